@@ -1,0 +1,17 @@
+# gdf_test(NAME SOURCES a.cc... LIBS target... [LABELS label...] [TIMEOUT seconds] [ARGS ...])
+# One Catch2 program; every TEST_CASE in it becomes a ctest test of its own.
+find_path(GDF_CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
+include(GdfCatchDiscover)
+add_library(gdf_catch_main STATIC ${CMAKE_SOURCE_DIR}/tests/catch_main.cc)
+target_include_directories(gdf_catch_main SYSTEM PUBLIC ${GDF_CATCH2_INCLUDE})
+
+function(gdf_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE gdf_catch_main ${ARG_LIBS})
+  target_compile_definitions(${name} PRIVATE GDF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GDF_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gdf_catch_discover(${name} "${ARG_LABELS}" ${ARG_TIMEOUT})
+endfunction()
