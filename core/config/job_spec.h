@@ -1,0 +1,217 @@
+// job.yaml as a value: what to train, on which data, how, and on what kind of nodes.
+// docs/job-spec.md documents every key, its unit, range and default; the two are kept equal by
+// tests/unit/config. A JobSpec that ParseJobSpec returned is valid as a whole.
+//
+//   GDF_ASSIGN_OR_RETURN(JobSpec spec, ParseJobSpec(text, "job.yaml"));
+#ifndef GDF_CORE_CONFIG_JOB_SPEC_H_
+#define GDF_CORE_CONFIG_JOB_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/config/model_shape.h"
+
+namespace gdf::config {
+
+// Where a value stands in its file, counted from 1; 0: not from a file.
+struct SourceLocation {
+  int line = 0;
+  int column = 0;
+};
+
+// A path written in job.yaml, with its place so that "no such file" can point at it. Two are equal
+// when their paths are.
+struct PathEntry {
+  std::string path;
+  SourceLocation at;
+
+  bool operator==(const PathEntry& other) const { return path == other.path; }
+};
+
+enum class JobKind { kTrain, kFinetune };
+enum class DataFormat { kText, kJsonl };
+enum class TokenizerKind { kChar, kByte, kFile };
+enum class InnerOptimizer { kAdamW, kSgd };
+enum class LrSchedule { kConstant, kCosine, kLinear, kWsd };
+enum class Precision { kAuto, kFp32, kBf16 };  // kAuto: bf16 on a GPU, fp32 on a CPU
+enum class OuterOptimizer { kNesterov, kSgd };
+enum class CodecKind { kFp32, kBf16, kInt8 };
+enum class Device { kAuto, kCpu, kGpu };  // kAuto: a node's GPUs when it has any
+enum class WeightDtype { kFp32, kBf16 };
+
+struct ModelSpec {
+  std::optional<PathEntry> from;    // Hugging Face folder; set exactly when `shape` is not
+  std::optional<ModelShape> shape;  // to be initialised at random
+
+  bool operator==(const ModelSpec&) const = default;
+};
+
+struct DataSpec {
+  DataFormat format = DataFormat::kText;
+  std::vector<PathEntry> files;         // files, folders and globs; at least one
+  std::string field = "text";           // of each JSON line (kJsonl)
+  TokenizerKind tokenizer = TokenizerKind::kByte;
+  PathEntry tokenizer_file;             // tokenizer.json (kFile)
+  int64_t sequence_length = 0;          // tokens; at most the model's context
+  double validation_fraction = 0.1;     // held-out tail, [0, 0.5]; 0 when validation_files is used
+  std::vector<PathEntry> validation_files;
+
+  bool operator==(const DataSpec&) const = default;
+};
+
+struct OptimizerSpec {
+  InnerOptimizer kind = InnerOptimizer::kAdamW;
+  double lr = 0;             // peak learning rate
+  double beta1 = 0.9;        // AdamW
+  double beta2 = 0.95;       // AdamW
+  double eps = 1e-8;         // AdamW
+  double momentum = 0;       // SGD
+  double weight_decay = 0;   // decoupled; on matrices (two or more dimensions) only
+
+  bool operator==(const OptimizerSpec&) const = default;
+};
+
+struct ScheduleSpec {
+  LrSchedule kind = LrSchedule::kConstant;
+  int64_t warmup_steps = 0;
+  double min_lr = 0;         // at the end of cosine, linear and wsd
+  int64_t decay_steps = 0;   // kWsd: length of the final decay; 0 for the others
+
+  bool operator==(const ScheduleSpec&) const = default;
+};
+
+struct TrainSpec {
+  int64_t steps = 0;                  // inner optimiser steps on each node, over all rounds
+  int64_t batch_size = 0;             // sequences per node in one forward pass
+  int64_t gradient_accumulation = 1;  // forward passes per inner step
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  double clip_norm = 1.0;             // L2 norm of the gradient; 0: not clipped
+  Precision precision = Precision::kAuto;
+  bool recompute = false;             // activations, to save memory
+  int64_t threads = 0;                // CPU threads of the worker; 0: the node decides
+  uint64_t seed = 0;
+
+  bool operator==(const TrainSpec&) const = default;
+};
+
+struct OuterSpec {
+  OuterOptimizer optimizer = OuterOptimizer::kNesterov;
+  double lr = 0.7;
+  double momentum = 0.9;  // 0 with kSgd
+
+  bool operator==(const OuterSpec&) const = default;
+};
+
+struct CodecSpec {
+  CodecKind kind = CodecKind::kInt8;
+  int64_t block = 256;  // values that share one scale (kInt8); 0 for the others
+
+  bool operator==(const CodecSpec&) const = default;
+};
+
+struct RoundsSpec {
+  int64_t inner_steps = 1;         // H; the last round is shorter when H does not divide steps
+  OuterSpec outer;
+  CodecSpec codec;
+  bool error_feedback = true;      // of the codec's loss; always false with fp32
+  double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
+  double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
+  int64_t validate_every = 1;      // rounds; also after the last
+  int64_t validate_batches = 100;  // of batch_size sequences; 0: the whole held-out part
+  absl::Duration round_deadline = absl::Minutes(30);  // start to commit; late nodes are left out
+
+  bool operator==(const RoundsSpec&) const = default;
+};
+
+struct NodesSpec {
+  int64_t min = 1;             // the job starts with and goes on with no fewer
+  int64_t max = 1;             // `count` sets both
+  uint64_t memory_bytes = 0;   // free host memory needed per node; 0: what the estimate says
+  Device device = Device::kAuto;
+  int64_t gpus = 0;            // per node (kGpu); 0: all it has
+  uint64_t gpu_memory_bytes = 0;    // per GPU (kGpu); 0: what the estimate says
+  std::vector<std::string> where;   // only these nodes, by name or id; empty: any
+
+  bool operator==(const NodesSpec&) const = default;
+};
+
+struct OutputSpec {
+  WeightDtype dtype = WeightDtype::kFp32;  // of exported weights
+  int64_t checkpoint_every = 1;            // rounds; also after the last
+  int64_t keep_checkpoints = 2;            // newest ones
+  bool keep_model = true;   // the last checkpoint stays on the nodes when the job has ended
+  bool keep_data = false;   // so do the dataset's chunks
+
+  bool operator==(const OutputSpec&) const = default;
+};
+
+struct LimitsSpec {
+  absl::Duration max_wall_time = absl::ZeroDuration();  // from start to end; 0: no limit
+
+  bool operator==(const LimitsSpec&) const = default;
+};
+
+struct JobSpec {
+  std::string name;  // [a-z0-9][a-z0-9._-]{0,62}
+  JobKind kind = JobKind::kTrain;
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  RoundsSpec rounds;
+  NodesSpec nodes;
+  OutputSpec output;
+  LimitsSpec limits;
+
+  bool operator==(const JobSpec&) const = default;
+};
+
+// Parses and validates job.yaml. kInvalidArgument with every error found, one a line, each
+// "FILENAME:LINE:COLUMN: what is wrong, what was expected". Opens no file that the text names.
+absl::StatusOr<JobSpec> ParseJobSpec(std::string_view text, std::string_view filename);
+
+// Canonical job.yaml with every key written out; ParseJobSpec of it gives `spec` again.
+std::string ToYaml(const JobSpec& spec);
+
+// "job.yaml:12:5", or only the name when the location is unknown.
+std::string FormatLocation(std::string_view filename, SourceLocation at);
+
+// Rounds of a job: steps / inner_steps, rounded up.
+int64_t NumRounds(const JobSpec& spec);
+
+// Inner steps of round `round` (from 0): inner_steps, or what is left in the last round.
+int64_t InnerStepsOfRound(const JobSpec& spec, int64_t round);
+
+// Learning rate for inner step `step` (from 0), of `train.steps`:
+//   warm-up   lr * step / warmup_steps                         step < warmup_steps
+//   constant  lr
+//   cosine    min_lr + (lr - min_lr) * (1 + cos(pi * p)) / 2   p = (step - warmup) / (steps - warmup)
+//   linear    lr + (min_lr - lr) * p
+//   wsd       lr until steps - decay_steps, then linear to min_lr
+double LearningRateAt(const TrainSpec& train, int64_t step);
+
+// Names as job.yaml spells them.
+std::string_view ToString(JobKind kind);
+std::string_view ToString(DataFormat format);
+std::string_view ToString(TokenizerKind kind);
+std::string_view ToString(InnerOptimizer kind);
+std::string_view ToString(LrSchedule kind);
+std::string_view ToString(Precision precision);
+std::string_view ToString(OuterOptimizer kind);
+std::string_view ToString(CodecKind kind);
+std::string_view ToString(Device device);
+std::string_view ToString(WeightDtype dtype);
+std::string_view ToString(Activation activation);
+
+// "fp32", "bf16" or "int8:256".
+std::string FormatCodec(const CodecSpec& codec);
+
+}  // namespace gdf::config
+
+#endif  // GDF_CORE_CONFIG_JOB_SPEC_H_
