@@ -1,0 +1,114 @@
+#include <catch2/catch.hpp>
+
+#include "core/base/encoding.h"
+#include "core/base/file_system.h"
+#include "core/base/hash.h"
+#include "core/base/ids.h"
+#include "core/base/log.h"
+#include "core/base/rng.h"
+#include "core/base/text.h"
+
+namespace gdf {
+namespace {
+
+TEST_CASE("SHA-256 of the FIPS 180-2 example") {
+  CHECK(HashBytes("abc").ToHex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("base32 agrees with RFC 4648 section 10 and has one text per value") {
+  CHECK(Base32Encode(AsBytes("foobar")) == "mzxw6ytboi");
+  CHECK(Base32Encode(AsBytes("fooba")) == "mzxw6ytb");
+  CHECK(Base32Decode("MZXW6YTBOI").value() == "foobar");
+  CHECK_FALSE(Base32Decode("mzxw6ytbo").ok());   // impossible length
+  CHECK_FALSE(Base32Decode("mz1").ok());         // foreign character
+  CHECK_FALSE(Base32Decode("mzxw6ytboj").ok());  // set trailing bits
+}
+
+TEST_CASE("the Merkle root binds content, order and length") {
+  std::vector<uint8_t> data(3 * kMerkleLeafBytes + 5, 7);
+  const Digest root = MerkleRoot(data);
+  std::vector<Digest> leaves;
+  for (size_t at = 0; at < data.size(); at += kMerkleLeafBytes) {
+    leaves.push_back(MerkleLeaf(absl::MakeConstSpan(data).subspan(at, kMerkleLeafBytes)));
+  }
+  CHECK(leaves.size() == 4);
+  CHECK(MerkleRootOfLeaves(leaves, data.size()) == root);
+  data.back() ^= 1;
+  CHECK(MerkleRoot(data) != root);
+  data.back() ^= 1;
+  data.push_back(0);
+  CHECK(MerkleRoot(data) != root);
+  CHECK(MerkleRoot({}) != Digest{});
+}
+
+TEST_CASE("ids read what they print") {
+  const NodeId id(HashBytes("node"));
+  CHECK(NodeId::Parse(id.ToString()).value() == id);
+  CHECK_FALSE(NodeId::Parse("abc").ok());
+  CHECK(ParseJobId("j17").value() == JobId{17});
+  CHECK(ParseJobId("17").value() == JobId{17});
+  for (const char* bad : {"", "j", "j0", "jx", "-1", "j18446744073709551616"}) CHECK_FALSE(ParseJobId(bad).ok());
+}
+
+TEST_CASE("SplitMix64 gives the published sequence for seed 1234567") {
+  SeededRng rng(1234567);
+  CHECK(rng.Next() == 6457827717110365317u);
+  CHECK(rng.Next() == 3203168211198807973u);
+  CHECK(MixSeed(1, 2, 3) == MixSeed(1, 2, 3));
+  CHECK(MixSeed(1, 2, 3) != MixSeed(1, 3, 2));
+}
+
+TEST_CASE("texts for people") {
+  CHECK(HumanBytes(1023) == "1023 B");
+  CHECK(HumanBytes(1536) == "1.5 KiB");
+  CHECK(HumanBytes(uint64_t{1} << 30) == "1.0 GiB");
+  CHECK(HumanDuration(absl::Milliseconds(350)) == "350 ms");
+  CHECK(HumanDuration(absl::Seconds(250)) == "4 min 10 s");
+}
+
+TEST_CASE("log lines quote what would break them") {
+  CHECK(FormatLogLine(LogLevel::kInfo, "peer_up", {{"node", "abc"}, {"rtt_ms", 3}, {"why", "a \"b\"\n"}}) ==
+        "level=info event=peer_up node=abc rtt_ms=3 why=\"a \\\"b\\\"\\n\"");
+}
+
+void CheckFileSystem(FileSystem& fs, const std::string& root) {
+  const std::string path = root + "/a/b";
+  REQUIRE(fs.MakeFolders(root + "/a", 0700).ok());
+  CHECK(fs.Read(path).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(fs.WriteAtomic(path, "hello").ok());
+  CHECK(fs.Read(path).value() == "hello");
+  CHECK(fs.Read(path, 4).status().code() == absl::StatusCode::kResourceExhausted);
+  {
+    auto file = fs.Create(path, 0600);
+    REQUIRE(file.ok());
+    REQUIRE((*file)->Append(AsBytes("lost")).ok());
+  }
+  CHECK(fs.Read(path).value() == "hello");
+  CHECK(fs.List(root + "/a").value() == std::vector<std::string>{"b"});
+  CHECK(fs.Stat(path)->size == 5);
+  CHECK(fs.Rename(path, root + "/a/c").ok());
+  CHECK_FALSE(fs.Exists(path));
+  CHECK(fs.Remove(root + "/a/c").ok());
+}
+
+TEST_CASE("both file systems keep the same promises") {
+  MemoryFileSystem memory;
+  CheckFileSystem(memory, "/m");
+  char folder[] = "/tmp/gdf-fs-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  PosixFileSystem posix;
+  CheckFileSystem(posix, folder);
+  CHECK(posix.Remove(std::string(folder) + "/a").ok());
+  CHECK(posix.Remove(folder).ok());
+}
+
+TEST_CASE("a full disk is reported as such and leaves the old file") {
+  MemoryFileSystem fs;
+  REQUIRE(fs.WriteAtomic("/x", "old").ok());
+  fs.set_capacity_bytes(5);
+  CHECK(fs.WriteAtomic("/x", "newer").code() == absl::StatusCode::kResourceExhausted);
+  CHECK(fs.Read("/x").value() == "old");
+}
+
+}  // namespace
+}  // namespace gdf
