@@ -1,0 +1,89 @@
+// A GPT-2 or Llama model in libtorch: parameters in one flat float32 vector, forward pass, sampling.
+// Free of libtorch's headers, so that what includes it compiles fast.
+//
+//   GDF_ASSIGN_OR_RETURN(auto model, LanguageModel::Create({.shape = shape, .threads = 2}));
+//   GDF_RETURN_IF_ERROR(model->SetParameters(theta));
+//   GDF_ASSIGN_OR_RETURN(auto ids, model->Generate(prompt, {.max_new_tokens = 64}));
+#ifndef GDF_GDFD_WORKER_LANGUAGE_MODEL_H_
+#define GDF_GDFD_WORKER_LANGUAGE_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/config/job_spec.h"
+#include "core/config/model_shape.h"
+#include "core/tensor/layout.h"
+
+namespace gdf::worker {
+
+class Decoder;
+
+struct ModelOptions {
+  config::ModelShape shape;  // vocab is set
+  bool on_gpu = false;       // the CUDA device 0; the caller has loaded libgdf_cuda.so
+  // Matrix products and attention in bf16 with float32 parameters, norms and residual stream.
+  bool bf16 = false;
+  bool recompute = false;  // activations of each block in the backward pass, to save memory
+  int threads = 1;         // CPU threads of libtorch, for the whole process
+};
+
+struct GenerateOptions {
+  int64_t max_new_tokens = 100;
+  double temperature = 0;  // 0: the most probable token each time
+  int64_t top_k = 0;       // only the k most probable tokens; 0: all
+  uint64_t seed = 0;       // the same seed gives the same text
+  std::optional<int32_t> stop_id;              // ends the text; it is not returned
+  std::function<bool(int32_t)> on_token = {};  // each new id as it comes; false ends the text
+};
+
+// Not thread-safe. Results on a CPU are bit-identical for equal inputs and thread counts.
+// Every method: kResourceExhausted when memory runs out, kInternal for other errors of libtorch.
+class LanguageModel {
+ public:
+  // All parameters zero. kInvalidArgument for a shape that ValidateModelShape refuses.
+  static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const ModelOptions& options);
+
+  ~LanguageModel();
+
+  // Order of the flat parameters: the one of ParameterLayout(shape).
+  const tensor::Layout& layout() const;
+  uint64_t num_params() const;
+  const ModelOptions& options() const;
+
+  // Copies the parameters to / from `values`, [num_params] float32 in host memory.
+  // kInvalidArgument when the length is another.
+  absl::Status CopyParameters(absl::Span<float> values) const;
+  absl::Status SetParameters(absl::Span<const float> values);
+
+  // [vocab] logits of the position after the last of `ids`. kInvalidArgument when `ids` is empty,
+  // longer than the context, or holds an id outside the vocabulary.
+  absl::StatusOr<std::vector<float>> NextLogits(absl::Span<const int32_t> ids);
+
+  // Continues `prompt` with a key/value cache; gives the new ids only. When prompt and continuation
+  // outgrow the context, the last half of it is kept and read again. kInvalidArgument when
+  // `prompt` is empty or holds an id outside the vocabulary, or an option is negative.
+  absl::StatusOr<std::vector<int32_t>> Generate(absl::Span<const int32_t> prompt,
+                                                const GenerateOptions& options);
+
+  // The libtorch side, for Trainer and tests.
+  Decoder& decoder() { return *decoder_; }
+
+ private:
+  LanguageModel(const ModelOptions& options, tensor::Layout layout);
+
+  absl::Status CheckIds(absl::Span<const int32_t> ids) const;
+
+  ModelOptions options_;
+  tensor::Layout layout_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace gdf::worker
+
+#endif  // GDF_GDFD_WORKER_LANGUAGE_MODEL_H_

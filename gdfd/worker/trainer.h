@@ -1,0 +1,115 @@
+// One node's inner loop: model, inner optimiser and data stream, advanced by steps.
+// Free of libtorch's headers.
+//
+//   GDF_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(options));
+//   GDF_RETURN_IF_ERROR(trainer->model().SetParameters(theta));
+//   GDF_ASSIGN_OR_RETURN(RunResult result, trainer->RunSteps(50));
+#ifndef GDF_GDFD_WORKER_TRAINER_H_
+#define GDF_GDFD_WORKER_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/config/job_spec.h"
+#include "core/data/sampler.h"
+#include "gdfd/worker/language_model.h"
+
+namespace gdf::worker {
+
+class InnerOptimizer;
+
+struct TrainerOptions {
+  ModelOptions model;
+  config::TrainSpec train;     // precision, recompute and threads come from `model`
+  int64_t sequence_length = 0;
+  // Token ids of the two parts; must outlive the trainer. `valid` may be empty.
+  absl::Span<const int32_t> train_tokens;
+  absl::Span<const int32_t> valid_tokens;
+  // This node's place among the job's members, for the disjoint streams.
+  int64_t member_index = 0;
+  int64_t num_members = 1;
+  data::SamplePolicy policy = data::SamplePolicy::kRandom;
+  // Seconds of a monotonic clock; measures RunResult::seconds.
+  std::function<double()> now_seconds;
+};
+
+struct StepMetrics {
+  int64_t step = 0;      // the inner step just done, counted from 0 over the whole job
+  double loss = 0;       // mean cross-entropy in nats per token
+  double grad_norm = 0;  // L2, before clipping; 0 when clip_norm is 0
+  double lr = 0;
+};
+
+struct RunResult {
+  int64_t steps = 0;
+  double mean_loss = 0;  // over the steps of this call
+  double last_loss = 0;
+  int64_t tokens = 0;    // trained on
+  double seconds = 0;
+};
+
+struct EvalResult {
+  double loss = 0;     // mean cross-entropy in nats per token
+  int64_t tokens = 0;  // targets counted
+};
+
+// Not thread-safe. Equal options, parameters and state give bit-identical results on a CPU with
+// the same number of threads. Errors as LanguageModel's.
+class Trainer {
+ public:
+  // Parameters zero, optimiser and data stream at their beginning. kInvalidArgument: a sequence
+  // longer than the context, a part shorter than one window, an id outside the vocabulary, an index
+  // outside [0, num_members).
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options);
+
+  ~Trainer();
+
+  LanguageModel& model() { return *model_; }
+
+  // Inner steps done so far; the learning rate of the next one is LearningRateAt(train, step()).
+  int64_t step() const { return step_; }
+  data::Cursor cursor() const { return sampler_.cursor(); }
+
+  // Runs `steps` optimiser steps of gradient_accumulation passes each. `on_step`, when given, sees
+  // each; false from it ends the run after that step. kDataLoss when a loss or gradient is not
+  // finite: parameters are then those of before that step.
+  absl::StatusOr<RunResult> RunSteps(int64_t steps,
+                                     const std::function<bool(const StepMetrics&)>& on_step = {});
+
+  // Mean loss at the present parameters over at most `max_batches` batches of the validation part,
+  // evenly spaced and the same each time; 0: every target of it once. kFailedPrecondition when
+  // there is no validation part.
+  absl::StatusOr<EvalResult> Evaluate(int64_t max_batches);
+
+  // Goes on in the data as member `member_index` of `num_members` from `cursor`.
+  absl::Status SetStream(int64_t member_index, int64_t num_members, data::Cursor cursor);
+
+  // The inner state: step, data cursor and the optimiser's moments (docs/formats/inner-state.md);
+  // the parameters are not in it. `out` and `in` are state_bytes() long. A restored trainer with
+  // the same parameters goes on bit for bit. RestoreState trusts nothing in `in`:
+  // kInvalidArgument when it is not a state of this model and optimiser.
+  uint64_t state_bytes() const;
+  absl::Status SaveState(absl::Span<uint8_t> out) const;
+  absl::Status RestoreState(absl::Span<const uint8_t> in);
+
+ private:
+  Trainer(const TrainerOptions& options, std::unique_ptr<LanguageModel> model,
+          data::Sampler sampler);
+
+  StepMetrics RunStep();
+
+  TrainerOptions options_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<InnerOptimizer> optimizer_;
+  data::Sampler sampler_;
+  int64_t step_ = 0;
+};
+
+}  // namespace gdf::worker
+
+#endif  // GDF_GDFD_WORKER_TRAINER_H_
