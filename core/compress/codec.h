@@ -1,0 +1,93 @@
+// Codecs: float32 values to packed bytes and back. Bit-identical on every machine.
+// See docs/formats/codecs.md.
+//
+//   GDF_ASSIGN_OR_RETURN(CodecSpec spec, CodecSpec::Parse("int8:128"));
+//   GDF_ASSIGN_OR_RETURN(std::unique_ptr<Codec> codec, Codec::Create(spec));
+//   std::vector<uint8_t> packed(codec->PackedSize(delta.size()));
+//   codec->Encode(delta, absl::MakeSpan(packed));
+#ifndef GDF_CORE_COMPRESS_CODEC_H_
+#define GDF_CORE_COMPRESS_CODEC_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace gdf::compress {
+
+// The numbers are part of the wire and file formats.
+enum class CodecKind : uint8_t { kFp32 = 1, kBf16 = 2, kInt8 = 3 };
+
+// Which codec, with its options.
+struct CodecSpec {
+  static constexpr uint32_t kMinBlock = 64;
+  static constexpr uint32_t kMaxBlock = 4096;
+  static constexpr uint32_t kDefaultBlock = 256;
+
+  CodecKind kind = CodecKind::kFp32;
+  uint32_t block = kDefaultBlock;  // kInt8: values under one scale, a power of two; else not used
+
+  // "fp32", "bf16", "int8" or "int8:BLOCK". kInvalidArgument for anything else.
+  static absl::StatusOr<CodecSpec> Parse(std::string_view text);
+
+  // The inverse of Parse; "int8" is written with its block.
+  std::string ToString() const;
+
+  friend bool operator==(const CodecSpec& a, const CodecSpec& b) {
+    return a.kind == b.kind && (a.kind != CodecKind::kInt8 || a.block == b.block);
+  }
+};
+
+// Packed bytes are cut where values are cut: for `a` a multiple of block(), the packed form of
+// values [a, b) is bytes [PackedSize(a), PackedSize(b)) of the whole. So a delta is encoded once
+// and sliced by shard, and a codec's result does not depend on the sharding.
+//
+// Immutable; every function is safe from any thread. Nothing allocates.
+class Codec {
+ public:
+  // kInvalidArgument when spec.kind or spec.block is out of range.
+  static absl::StatusOr<std::unique_ptr<Codec>> Create(const CodecSpec& spec);
+
+  virtual ~Codec() = default;
+
+  const CodecSpec& spec() const { return spec_; }
+  std::string name() const { return spec_.ToString(); }
+
+  // Shards and pieces begin at multiples of this many values.
+  virtual uint64_t block() const = 0;
+
+  // Bytes that `num_values` (any number, 0 too) pack into.
+  virtual uint64_t PackedSize(uint64_t num_values) const = 0;
+
+  // Packs `in` into `out`, exactly PackedSize(in.size()) bytes. The values must be finite (see
+  // tensor::CheckFinite): others give bytes that Decode refuses or that mean any value.
+  virtual void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const = 0;
+
+  // Unpacks to [out.size()] float32; `packed` is not trusted. kInvalidArgument when its length is
+  // not PackedSize(out.size()) or it holds what Encode never writes of finite values; `out` then
+  // holds any values. On success every value is finite.
+  virtual absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const = 0;
+
+  // acc[i] = acc[i] + weight * decoded[i], both operations rounded to float32. Errors as Decode,
+  // and then `acc` is spoilt.
+  virtual absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
+                                        absl::Span<float> acc) const = 0;
+
+  // An upper bound of |x - decoded| for every value of a block whose largest magnitude is
+  // `max_abs` (finite).
+  virtual double ErrorBound(float max_abs) const = 0;
+
+ protected:
+  explicit Codec(const CodecSpec& spec) : spec_(spec) {}
+
+ private:
+  const CodecSpec spec_;
+};
+
+}  // namespace gdf::compress
+
+#endif  // GDF_CORE_COMPRESS_CODEC_H_

@@ -1,0 +1,75 @@
+// Error feedback: what a codec loses of one delta is added to the next (Seide et al. 2014;
+// Karimireddy et al. 2019, arXiv:1901.09847). Steps 4, 5, 6 and 8 of a round.
+#ifndef GDF_CORE_COMPRESS_ERROR_FEEDBACK_H_
+#define GDF_CORE_COMPRESS_ERROR_FEEDBACK_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/compress/codec.h"
+#include "core/tensor/flat_buffer.h"
+
+namespace gdf::compress {
+
+struct ErrorFeedbackOptions {
+  float beta = 1.0f;      // share of the old residual that is carried on, in [0, 1]
+  double max_norm = 0.0;  // L2 norm above which the contribution is scaled down; 0: never
+};
+
+// The residual e of one node's contributions, [num_params] float32. Each Stage is followed by one
+// Settle. Not thread-safe. Owns two buffers of [num_params].
+//
+//   Stage:  e <- beta e + delta;  u = e, scaled to L2 norm max_norm if longer;
+//           c = encode(u);        staged = u - decode(c)
+//   Settle(applied): e <- staged if c was applied, else e stays, so that the next contribution
+//           carries this one too.
+class ErrorFeedback {
+ public:
+  // `codec` must outlive it. kInvalidArgument for options out of range, kResourceExhausted when
+  // memory lacks. The residual starts as zeros.
+  static absl::StatusOr<ErrorFeedback> Create(uint64_t num_params, const Codec* codec,
+                                              const ErrorFeedbackOptions& options);
+
+  // Encodes the contribution of `delta`, [num_params] float32, to `packed`, which is
+  // codec->PackedSize(num_params) long. kInvalidArgument, with the residual unchanged, when delta
+  // is not finite or the sum with the residual is not; kFailedPrecondition before Settle.
+  absl::Status Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed);
+
+  // Ends what Stage began. kFailedPrecondition when nothing is staged.
+  absl::Status Settle(bool applied);
+
+  // What the next contribution will carry, [num_params]: to be saved with the node's state. While
+  // a contribution is staged this is e, with its delta in it.
+  absl::Span<const float> residual() const { return residual_.span(); }
+
+  // Puts back a saved residual and drops anything staged. kInvalidArgument, with no change, when
+  // it is not [num_params] or not finite.
+  absl::Status Restore(absl::Span<const float> residual);
+
+  bool staged() const { return is_staged_; }
+
+  // L2 norm of e before clipping, at the last Stage.
+  double last_norm() const { return last_norm_; }
+
+ private:
+  ErrorFeedback(const Codec* codec, const ErrorFeedbackOptions& options,
+                tensor::FlatBuffer residual, tensor::FlatBuffer staged)
+      : codec_(codec),
+        options_(options),
+        residual_(std::move(residual)),
+        staged_(std::move(staged)) {}
+
+  const Codec* codec_;
+  ErrorFeedbackOptions options_;
+  tensor::FlatBuffer residual_;  // e
+  tensor::FlatBuffer staged_;
+  bool is_staged_ = false;
+  double last_norm_ = 0.0;
+};
+
+}  // namespace gdf::compress
+
+#endif  // GDF_CORE_COMPRESS_ERROR_FEEDBACK_H_
