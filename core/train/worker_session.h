@@ -78,6 +78,7 @@ struct StepProgress {
 
 struct RunRequest {
   int64_t until_step = 0;            // runs until this many inner steps are done since the job began
+  std::optional<int64_t> from_step;  // when set, the step counter becomes this first (joined late, lost its state)
   std::optional<DataStream> stream;  // when set, draws from there from now on (the members changed)
   std::function<void(const StepProgress&)> on_step = {};  // on the executor; not every step when they are short
 };
