@@ -1,0 +1,108 @@
+#include "core/wire/membership_messages.h"
+
+#include "core/base/encoding.h"
+#include "core/base/status_macros.h"
+#include "proto/membership.pb.h"
+
+namespace gdf::wire {
+namespace {
+
+template <typename Message>
+absl::StatusOr<Message> Parse(std::string_view bytes, const char* name) {
+  Message message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat("malformed ", name));
+  }
+  return message;
+}
+
+std::string Raw(const Digest& digest) { return std::string(AsString(digest.span())); }
+
+}  // namespace
+
+std::string Encode(const JoinCall& message) {
+  v1::JoinCall out;
+  out.set_network_id(Raw(message.network.digest()));
+  out.set_command(message.command);
+  return out.SerializeAsString();
+}
+
+std::string Encode(const JoinAnswer& message) {
+  v1::JoinAnswer out;
+  out.set_result(message.result);
+  out.set_genesis(message.genesis);
+  return out.SerializeAsString();
+}
+
+std::string Encode(const WatchCall& message) {
+  v1::WatchCall out;
+  out.set_from_index(message.from_index);
+  return out.SerializeAsString();
+}
+
+std::string Encode(const WatchUpdate& message) {
+  v1::WatchUpdate out;
+  for (const LogEntryBytes& entry : message.entries) {
+    v1::LogEntryMessage* added = out.add_entries();
+    added->set_index(entry.index);
+    added->set_command(entry.command);
+  }
+  if (message.online) {
+    out.set_has_presence(true);
+    for (const NodeId& id : *message.online) out.add_online(Raw(id.digest()));
+  }
+  return out.SerializeAsString();
+}
+
+std::string Encode(const ChunkCall& message) {
+  v1::ChunkCall out;
+  out.set_job(message.job.value);
+  out.set_id(Raw(message.id));
+  return out.SerializeAsString();
+}
+
+absl::StatusOr<JoinCall> DecodeJoinCall(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::JoinCall in, Parse<v1::JoinCall>(bytes, "join call"));
+  GDF_ASSIGN_OR_RETURN(Digest network, Digest::FromBytes(in.network_id()));
+  return JoinCall{NetworkId(network), in.command()};
+}
+
+absl::StatusOr<JoinAnswer> DecodeJoinAnswer(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::JoinAnswer in, Parse<v1::JoinAnswer>(bytes, "join answer"));
+  return JoinAnswer{in.result(), in.genesis()};
+}
+
+absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::WatchCall in, Parse<v1::WatchCall>(bytes, "watch call"));
+  if (in.from_index() == 0) return absl::InvalidArgumentError("watch call: the log begins at index 1");
+  return WatchCall{in.from_index()};
+}
+
+absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::WatchUpdate in, Parse<v1::WatchUpdate>(bytes, "watch update"));
+  if (static_cast<size_t>(in.entries_size()) > kMaxEntriesPerUpdate ||
+      static_cast<size_t>(in.online_size()) > kMaxOnlineNodes) {
+    return absl::InvalidArgumentError(absl::StrCat("watch update with ", in.entries_size(),
+                                                   " entries and ", in.online_size(), " nodes"));
+  }
+  WatchUpdate out;
+  for (v1::LogEntryMessage& entry : *in.mutable_entries()) {
+    out.entries.push_back({entry.index(), std::move(*entry.mutable_command())});
+  }
+  if (in.has_presence()) {
+    out.online.emplace();
+    for (const std::string& raw : in.online()) {
+      GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
+      out.online->push_back(NodeId(digest));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::ChunkCall in, Parse<v1::ChunkCall>(bytes, "chunk call"));
+  GDF_ASSIGN_OR_RETURN(Digest id, Digest::FromBytes(in.id()));
+  return ChunkCall{JobId{in.job()}, id};
+}
+
+}  // namespace gdf::wire

@@ -1,0 +1,63 @@
+// Messages of core/membership and core/swarm as values. Decode functions accept bytes from strangers: every length is
+// bounded, and anything malformed is kInvalidArgument.
+#ifndef GDF_CORE_WIRE_MEMBERSHIP_MESSAGES_H_
+#define GDF_CORE_WIRE_MEMBERSHIP_MESSAGES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/hash.h"
+#include "core/base/ids.h"
+
+namespace gdf::wire {
+
+inline constexpr size_t kMaxOnlineNodes = 20'000;      // in one presence list
+inline constexpr size_t kMaxEntriesPerUpdate = 4'096;  // log entries in one message
+
+// A stranger asks to be let in.
+struct JoinCall {
+  NetworkId network;
+  std::string command;  // encoded Join command
+};
+struct JoinAnswer {
+  std::string result;  // encoded CommandResult
+  std::string genesis;
+};
+
+// A member asks for the command log from `from_index` on.
+struct WatchCall {
+  uint64_t from_index = 1;
+};
+struct LogEntryBytes {
+  uint64_t index = 0;
+  std::string command;
+};
+struct WatchUpdate {
+  std::vector<LogEntryBytes> entries;
+  std::optional<std::vector<NodeId>> online;  // when it changed
+};
+
+// A member asks another for a chunk or a manifest of a job.
+struct ChunkCall {
+  JobId job;
+  Digest id;
+};
+
+std::string Encode(const JoinCall& message);
+std::string Encode(const JoinAnswer& message);
+std::string Encode(const WatchCall& message);
+std::string Encode(const WatchUpdate& message);
+std::string Encode(const ChunkCall& message);
+absl::StatusOr<JoinCall> DecodeJoinCall(std::string_view bytes);
+absl::StatusOr<JoinAnswer> DecodeJoinAnswer(std::string_view bytes);
+absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes);
+absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes);
+absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes);
+
+}  // namespace gdf::wire
+
+#endif  // GDF_CORE_WIRE_MEMBERSHIP_MESSAGES_H_
