@@ -52,9 +52,9 @@ class LanguageModel {
   ~LanguageModel();
 
   // Order of the flat parameters: the one of ParameterLayout(shape).
-  const tensor::Layout& layout() const;
-  uint64_t num_params() const;
-  const ModelOptions& options() const;
+  const tensor::Layout& layout() const { return layout_; }
+  uint64_t num_params() const { return layout_.num_params(); }
+  const ModelOptions& options() const { return options_; }
 
   // Copies the parameters to / from `values`, [num_params] float32 in host memory.
   // kInvalidArgument when the length is another.

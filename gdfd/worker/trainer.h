@@ -34,14 +34,14 @@ struct TrainerOptions {
   int64_t member_index = 0;
   int64_t num_members = 1;
   data::SamplePolicy policy = data::SamplePolicy::kRandom;
-  // Seconds of a monotonic clock; measures RunResult::seconds.
+  // Seconds of a monotonic clock, for RunResult::seconds (0 without it).
   std::function<double()> now_seconds;
 };
 
 struct StepMetrics {
   int64_t step = 0;      // the inner step just done, counted from 0 over the whole job
   double loss = 0;       // mean cross-entropy in nats per token
-  double grad_norm = 0;  // L2, before clipping; 0 when clip_norm is 0
+  double grad_norm = 0;  // L2, before clipping
   double lr = 0;
 };
 
@@ -76,8 +76,8 @@ class Trainer {
   data::Cursor cursor() const { return sampler_.cursor(); }
 
   // Runs `steps` optimiser steps of gradient_accumulation passes each. `on_step`, when given, sees
-  // each; false from it ends the run after that step. kDataLoss when a loss or gradient is not
-  // finite: parameters are then those of before that step.
+  // each; false from it ends the run after that step. kInvalidArgument when a loss or gradient is
+  // not finite (training diverged): parameters and state are then those of before that step.
   absl::StatusOr<RunResult> RunSteps(int64_t steps,
                                      const std::function<bool(const StepMetrics&)>& on_step = {});
 
@@ -101,7 +101,12 @@ class Trainer {
   Trainer(const TrainerOptions& options, std::unique_ptr<LanguageModel> model,
           data::Sampler sampler);
 
-  StepMetrics RunStep();
+  int64_t tokens_per_step() const {
+    return options_.train.batch_size * options_.train.gradient_accumulation *
+           options_.sequence_length;
+  }
+  absl::StatusOr<StepMetrics> RunStep();
+  double ComputeGradients();
 
   TrainerOptions options_;
   std::unique_ptr<LanguageModel> model_;
