@@ -16,14 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/config/model_shape.h"
+#include "core/config/source_location.h"
 
 namespace gdf::config {
-
-// Where a value stands in its file, counted from 1; 0: not from a file.
-struct SourceLocation {
-  int line = 0;
-  int column = 0;
-};
 
 // A path written in job.yaml, with its place so that "no such file" can point at it. Two are equal
 // when their paths are.
@@ -36,7 +31,7 @@ struct PathEntry {
 
 enum class JobKind { kTrain, kFinetune };
 enum class DataFormat { kText, kJsonl };
-enum class TokenizerKind { kChar, kByte, kFile };
+enum class TokenizerKind { kChar, kByte, kModel, kFile };  // kModel: model.from's tokenizer.json
 enum class InnerOptimizer { kAdamW, kSgd };
 enum class LrSchedule { kConstant, kCosine, kLinear, kWsd };
 enum class Precision { kAuto, kFp32, kBf16 };  // kAuto: bf16 on a GPU, fp32 on a CPU
@@ -54,12 +49,12 @@ struct ModelSpec {
 
 struct DataSpec {
   DataFormat format = DataFormat::kText;
-  std::vector<PathEntry> files;         // files, folders and globs; at least one
-  std::string field = "text";           // of each JSON line (kJsonl)
+  std::vector<PathEntry> files;  // files, folders and globs; at least one
+  std::string field = "text";    // of each JSON line (kJsonl)
   TokenizerKind tokenizer = TokenizerKind::kByte;
-  PathEntry tokenizer_file;             // tokenizer.json (kFile)
-  int64_t sequence_length = 0;          // tokens; at most the model's context
-  double validation_fraction = 0.1;     // held-out tail, [0, 0.5]; 0 when validation_files is used
+  PathEntry tokenizer_file;          // a tokenizer.json (kFile), else empty
+  int64_t sequence_length = 0;       // tokens; at most the model's context
+  double validation_fraction = 0.1;  // held-out tail, [0, 0.5]; 0 when validation_files is used
   std::vector<PathEntry> validation_files;
 
   bool operator==(const DataSpec&) const = default;
@@ -67,12 +62,12 @@ struct DataSpec {
 
 struct OptimizerSpec {
   InnerOptimizer kind = InnerOptimizer::kAdamW;
-  double lr = 0;             // peak learning rate
-  double beta1 = 0.9;        // AdamW
-  double beta2 = 0.95;       // AdamW
-  double eps = 1e-8;         // AdamW
-  double momentum = 0;       // SGD
-  double weight_decay = 0;   // decoupled; on matrices (two or more dimensions) only
+  double lr = 0;            // peak learning rate
+  double beta1 = 0.9;       // AdamW
+  double beta2 = 0.95;      // AdamW
+  double eps = 1e-8;        // AdamW
+  double momentum = 0;      // SGD
+  double weight_decay = 0;  // decoupled; on matrices (two or more dimensions) only
 
   bool operator==(const OptimizerSpec&) const = default;
 };
@@ -80,8 +75,8 @@ struct OptimizerSpec {
 struct ScheduleSpec {
   LrSchedule kind = LrSchedule::kConstant;
   int64_t warmup_steps = 0;
-  double min_lr = 0;         // at the end of cosine, linear and wsd
-  int64_t decay_steps = 0;   // kWsd: length of the final decay; 0 for the others
+  double min_lr = 0;        // at the end of cosine, linear and wsd
+  int64_t decay_steps = 0;  // kWsd: length of the final decay; 0 for the others
 
   bool operator==(const ScheduleSpec&) const = default;
 };
@@ -92,10 +87,10 @@ struct TrainSpec {
   int64_t gradient_accumulation = 1;  // forward passes per inner step
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
-  double clip_norm = 1.0;             // L2 norm of the gradient; 0: not clipped
+  double clip_norm = 1.0;  // L2 norm of the gradient; 0: not clipped
   Precision precision = Precision::kAuto;
-  bool recompute = false;             // activations, to save memory
-  int64_t threads = 0;                // CPU threads of the worker; 0: the node decides
+  bool recompute = false;  // activations, to save memory
+  int64_t threads = 0;     // CPU threads of the worker; 0: the node decides
   uint64_t seed = 0;
 
   bool operator==(const TrainSpec&) const = default;
@@ -117,7 +112,7 @@ struct CodecSpec {
 };
 
 struct RoundsSpec {
-  int64_t inner_steps = 1;         // H; the last round is shorter when H does not divide steps
+  int64_t inner_steps = 1;  // H; the last round is shorter when H does not divide steps
   OuterSpec outer;
   CodecSpec codec;
   bool error_feedback = true;      // of the codec's loss; always false with fp32
@@ -131,13 +126,13 @@ struct RoundsSpec {
 };
 
 struct NodesSpec {
-  int64_t min = 1;             // the job starts with and goes on with no fewer
-  int64_t max = 1;             // `count` sets both
-  uint64_t memory_bytes = 0;   // free host memory needed per node; 0: what the estimate says
+  int64_t min = 1;            // the job starts with and goes on with no fewer
+  int64_t max = 1;            // `count` sets both
+  uint64_t memory_bytes = 0;  // free host memory needed per node; 0: what the estimate says
   Device device = Device::kAuto;
-  int64_t gpus = 0;            // per node (kGpu); 0: all it has
-  uint64_t gpu_memory_bytes = 0;    // per GPU (kGpu); 0: what the estimate says
-  std::vector<std::string> where;   // only these nodes, by name or id; empty: any
+  int64_t gpus = 0;                // per node (kGpu); 0: all it has
+  uint64_t gpu_memory_bytes = 0;   // per GPU (kGpu); 0: what the estimate says
+  std::vector<std::string> where;  // only these nodes, by name or id; empty: any
 
   bool operator==(const NodesSpec&) const = default;
 };
@@ -146,8 +141,8 @@ struct OutputSpec {
   WeightDtype dtype = WeightDtype::kFp32;  // of exported weights
   int64_t checkpoint_every = 1;            // rounds; also after the last
   int64_t keep_checkpoints = 2;            // newest ones
-  bool keep_model = true;   // the last checkpoint stays on the nodes when the job has ended
-  bool keep_data = false;   // so do the dataset's chunks
+  bool keep_model = true;  // the last checkpoint stays on the nodes when the job has ended
+  bool keep_data = false;  // so do the dataset's chunks
 
   bool operator==(const OutputSpec&) const = default;
 };
@@ -179,8 +174,9 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view text, std::string_view fil
 // Canonical job.yaml with every key written out; ParseJobSpec of it gives `spec` again.
 std::string ToYaml(const JobSpec& spec);
 
-// "job.yaml:12:5", or only the name when the location is unknown.
-std::string FormatLocation(std::string_view filename, SourceLocation at);
+// What ParseJobSpec could not check when the model comes from a folder: that `shape`, read from its
+// config.json, has room for data.sequence_length. kInvalidArgument.
+absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape);
 
 // Rounds of a job: steps / inner_steps, rounded up.
 int64_t NumRounds(const JobSpec& spec);
@@ -191,9 +187,9 @@ int64_t InnerStepsOfRound(const JobSpec& spec, int64_t round);
 // Learning rate for inner step `step` (from 0), of `train.steps`:
 //   warm-up   lr * step / warmup_steps                         step < warmup_steps
 //   constant  lr
-//   cosine    min_lr + (lr - min_lr) * (1 + cos(pi * p)) / 2   p = (step - warmup) / (steps - warmup)
-//   linear    lr + (min_lr - lr) * p
-//   wsd       lr until steps - decay_steps, then linear to min_lr
+//   cosine    min_lr + (lr - min_lr) * (1 + cos(pi * p)) / 2   p = (step - warmup) / (steps -
+//   warmup) linear    lr + (min_lr - lr) * p wsd       lr until steps - decay_steps, then linear to
+//   min_lr
 double LearningRateAt(const TrainSpec& train, int64_t step);
 
 // Names as job.yaml spells them.

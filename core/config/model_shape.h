@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,8 +50,8 @@ struct Llama3RopeScaling {
 struct LlamaShape {
   int64_t layers = 12;
   int64_t heads = 12;
-  int64_t kv_heads = 12;   // divides heads; `heads` unless stated
-  int64_t head_width = 64; // width / heads unless stated
+  int64_t kv_heads = 12;    // divides heads; `heads` unless stated
+  int64_t head_width = 64;  // width / heads unless stated
   int64_t width = 768;
   int64_t ffn_width = 2048;
   int64_t context = 1024;
@@ -81,8 +82,17 @@ absl::StatusOr<ModelShape> WithVocab(ModelShape shape, int64_t tokenizer_vocab);
 // Number of trained parameters; a tied embedding counts once. `vocab` must be set.
 int64_t NumParameters(const ModelShape& shape);
 
+// A field whose value cannot be used, by its name in job.yaml.
+struct ShapeProblem {
+  std::string field;
+  std::string message;  // "must be ..., got ..."
+};
+
 // Checks every range and every relation between fields (heads divide width, kv_heads divide heads,
-// ...); kInvalidArgument names the first that does not hold.
+// ...) and returns all that do not hold.
+std::vector<ShapeProblem> ShapeProblems(const ModelShape& shape);
+
+// The first of ShapeProblems as kInvalidArgument.
 absl::Status ValidateModelShape(const ModelShape& shape);
 
 // Reads a Hugging Face config.json. Strict about what changes the arithmetic: an architecture,
@@ -91,7 +101,8 @@ absl::Status ValidateModelShape(const ModelShape& shape);
 absl::StatusOr<ModelShape> ModelShapeFromHfConfig(std::string_view json, std::string_view filename);
 
 // config.json text that `transformers` loads, for an export; `torch_dtype` is "float32" or
-// "bfloat16". ModelShapeFromHfConfig of it gives `shape` again.
+// "bfloat16". ModelShapeFromHfConfig of it gives `shape` again, except that transformers' GPT-2
+// always has biases: an export of one without them writes zeros for them, and reads back as `bias`.
 std::string ModelShapeToHfConfig(const ModelShape& shape, std::string_view torch_dtype);
 
 }  // namespace gdf::config
