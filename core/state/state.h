@@ -1,0 +1,98 @@
+// The network's state: a SQLite database that changes only by applying the command log, in order, on
+// every node. Each entry is one transaction with its log row and last_applied, so that a crash leaves
+// an entry applied once or not at all. Applying is pure: equal logs give equal states.
+//
+// One thread at a time (the protocol thread). Queries take well under a millisecond per hundred rows.
+#ifndef GDF_CORE_STATE_STATE_H_
+#define GDF_CORE_STATE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/state/records.h"
+#include "core/store/sqlite.h"
+#include "core/wire/state_commands.h"
+
+namespace gdf::state {
+
+class State {
+ public:
+  static constexpr size_t kMaxEvents = 20'000;         // newest kept
+  static constexpr size_t kMaxRoundsPerJob = 100'000;  // newest kept
+  static constexpr size_t kMaxRequests = 10'000;       // newest results kept for repeated commands
+
+  // Opens or creates the database file `path`. kDataLoss when it is damaged, kFailedPrecondition when
+  // a newer version wrote it.
+  static absl::StatusOr<std::unique_ptr<State>> Open(const std::string& path);
+  // In memory, for tests and the simulator.
+  static absl::StatusOr<std::unique_ptr<State>> OpenInMemory();
+
+  // Applies entry `index`, which must be last_applied() + 1 (kOutOfRange otherwise); one that is
+  // applied already gives kAlreadyExists. A command that is not allowed gives a result with its
+  // reason and is logged all the same. The returned Status is an error of the log or the disk (bytes that
+  // are no command: kInvalidArgument; disk full: kResourceExhausted) and leaves the state untouched.
+  // On success the change is on the disk.
+  absl::StatusOr<wire::CommandResult> Apply(uint64_t index, std::string_view command_bytes);
+
+  // The result of an earlier command of `actor` with this request id, if it is still known.
+  absl::StatusOr<std::optional<wire::CommandResult>> ResultOf(const NodeId& actor,
+                                                              const wire::RequestId& request);
+
+  uint64_t last_applied() const { return last_applied_; }
+  int64_t last_time_unix_ms() const { return last_time_; }  // of the last entry
+
+  // kNotFound when no network was created or joined yet.
+  absl::StatusOr<Network> network();
+  bool has_network() const { return last_applied_ > 0; }
+  absl::StatusOr<std::vector<Member>> members();  // all statuses, in order of joining
+  absl::StatusOr<Member> member(const NodeId& id);  // kNotFound
+  // By id, by unique prefix (at least 4 characters) of one, or by name, of members that are not removed.
+  absl::StatusOr<Member> FindMember(std::string_view name_or_id);
+  // kPermissionDenied unless `id` is an active member that may do `operation`.
+  absl::Status CheckMember(const NodeId& id, trust::Operation operation);
+  absl::StatusOr<std::vector<InviteRecord>> invites();  // in order of creation
+  absl::StatusOr<std::vector<Job>> jobs();              // newest first; without spec text
+  absl::StatusOr<Job> job(JobId id);                    // kNotFound; whole
+  // Events with id > `after`, oldest first, at most `limit`.
+  absl::StatusOr<std::vector<Event>> events(uint64_t after, const EventFilter& filter = {}, size_t limit = 1000);
+  // Rounds of `job` from `from_round` on, oldest first, at most `limit`.
+  absl::StatusOr<std::vector<RoundRecord>> rounds(JobId job, RoundId from_round, size_t limit = 1000);
+
+  // Entries from `from` on, together at most `max_bytes` (but at least one if there is one).
+  absl::StatusOr<std::vector<LogEntry>> LogEntries(uint64_t from, size_t max_bytes);
+  // SHA-256 chain over entries 1..index: SHA-256(previous ‖ bytes); zero for index 0. Two nodes whose
+  // chains agree at an index hold the same log up to there. kNotFound beyond the end.
+  absl::StatusOr<Digest> LogDigest(uint64_t index);
+  // Hash of everything that Apply determines; equal for equal logs. Reads all of it.
+  absl::StatusOr<Digest> StateDigest();
+
+  // Calls `watcher` after each applied entry, with its index, on the applying thread. It may query,
+  // not apply. Lives until RemoveWatcher.
+  using WatcherId = uint64_t;
+  WatcherId AddWatcher(absl::AnyInvocable<void(uint64_t index)> watcher);
+  void RemoveWatcher(WatcherId id);
+
+ private:
+  explicit State(std::unique_ptr<store::Database> db) : db_(std::move(db)) {}
+  static absl::StatusOr<std::unique_ptr<State>> Create(std::unique_ptr<store::Database> db);
+
+  std::unique_ptr<store::Database> db_;
+  uint64_t last_applied_ = 0;
+  int64_t last_time_ = 0;
+  Digest chain_;
+  WatcherId next_watcher_ = 1;
+  std::map<WatcherId, absl::AnyInvocable<void(uint64_t)>> watchers_;
+};
+
+}  // namespace gdf::state
+
+#endif  // GDF_CORE_STATE_STATE_H_

@@ -1,0 +1,260 @@
+// What the members of one job say to each other in a round, as values: requests of the lead, replies of the members,
+// and the receipt that commits a round. Everything decoded here is bounded; docs/formats/round-messages.md.
+#ifndef GDF_CORE_WIRE_ROUND_MESSAGES_H_
+#define GDF_CORE_WIRE_ROUND_MESSAGES_H_
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/base/buffer.h"
+#include "core/base/hash.h"
+#include "core/base/ids.h"
+
+namespace gdf::wire {
+
+inline constexpr size_t kMaxRoundMembers = 1024;
+inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in one round: its weight
+inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
+inline constexpr size_t kMaxReasonBytes = 512;
+
+// What every frame and request of an exchange is about.
+struct RoundTag {
+  JobId job;
+  Epoch epoch;
+  RoundId round;         // takes θ_round to θ_round+1
+  uint32_t attempt = 0;  // of this round in this epoch
+  auto operator<=>(const RoundTag&) const = default;
+  std::string ToString() const;  // "j3 epoch 2 round 17 attempt 0"
+};
+
+// The lead and the members of a job from one epoch to the next, as the coordinators opened it.
+struct EpochRecord {
+  Epoch epoch;
+  NodeId lead;
+  std::vector<NodeId> members;  // distinct; the lead is one of them
+  bool operator==(const EpochRecord&) const = default;
+  bool Has(const NodeId& node) const;
+  size_t majority() const { return members.size() / 2 + 1; }
+};
+
+// A place in the data that all members share.
+struct DataCursor {
+  int64_t epoch = 0;
+  int64_t position = 0;
+  auto operator<=>(const DataCursor&) const = default;
+};
+
+// Outer state after `round` rounds: θ_round, its momentum (zero digest when there is none), the data read so far.
+struct StateId {
+  RoundId round;
+  Digest theta;
+  Digest momentum;
+  DataCursor cursor;
+  bool operator==(const StateId&) const = default;
+};
+
+// One member's part in a mean. Weight: the tokens it trained on.
+struct Contribution {
+  NodeId node;
+  uint64_t tokens = 0;
+  bool operator==(const Contribution&) const = default;
+};
+
+// Says how θ_round became the next state, and from whom. Signed by members, committed by a majority of `voters`.
+struct Receipt {
+  RoundTag tag;
+  std::vector<NodeId> voters;  // the members of tag.epoch
+  std::vector<Contribution> contributions;
+  Digest start_theta;
+  StateId result;  // result.round == tag.round + 1
+  bool operator==(const Receipt&) const = default;
+  // SHA-256 over a fixed layout of all fields: what members sign.
+  Digest SigningDigest() const;
+  bool Contributed(const NodeId& node) const;
+};
+
+struct NodeSignature {
+  std::array<uint8_t, 32> public_key{};  // Ed25519; its hash is the NodeId
+  std::array<uint8_t, 64> signature{};
+  bool operator==(const NodeSignature&) const = default;
+};
+
+// A receipt with the signatures that commit it.
+struct Commit {
+  Receipt receipt;
+  std::vector<NodeSignature> signatures;
+  bool operator==(const Commit&) const = default;
+};
+
+// --- Requests, lead to member ---
+
+// "This epoch has begun; what do you hold?" The member refuses older epochs from now on.
+struct Enter {
+  JobId job;
+  EpochRecord epoch;
+  bool operator==(const Enter&) const = default;
+};
+
+// "Fetch `target` from `source`": into the shadow, or as the committed state when `install`.
+struct SyncState {
+  RoundTag tag;
+  StateId target;
+  NodeId source;
+  bool install = false;
+  std::optional<Commit> commit;  // of target, when it was committed by one
+  bool operator==(const SyncState&) const = default;
+};
+
+// Steps 1 to 6 of a round.
+struct RoundPlan {
+  RoundTag tag;
+  Digest start_theta;
+  uint64_t seed = 0;
+  uint64_t from_step = 0;   // inner steps done before this round
+  uint64_t until_step = 0;  // and after it
+  uint32_t member_index = 0;
+  uint32_t num_members = 1;
+  DataCursor cursor;
+  absl::Duration deadline;  // from its arrival
+  bool operator==(const RoundPlan&) const = default;
+};
+
+// Step 7 and 9: exchange among `members`, in this order; 0 tokens: takes part without a contribution.
+struct ExchangeStart {
+  RoundTag tag;
+  std::vector<Contribution> members;
+  absl::Duration deadline;
+  bool operator==(const ExchangeStart&) const = default;
+};
+
+// "Persist and sign this."
+struct Propose {
+  Receipt receipt;
+  bool operator==(const Propose&) const = default;
+};
+
+// Step 10.
+struct CommitRound {
+  RoundTag tag;  // of the lead's epoch
+  Commit commit;
+  bool operator==(const CommitRound&) const = default;
+};
+
+// Ends an attempt; what was computed is kept.
+struct Abort {
+  RoundTag tag;
+  std::string reason;
+  bool operator==(const Abort&) const = default;
+};
+
+// The job has ended: no more rounds. A failed one says why.
+struct EndJob {
+  RoundTag tag;
+  std::string failure;  // empty: it is complete
+  bool operator==(const EndJob&) const = default;
+};
+
+using RoundRequest =
+    std::variant<Enter, SyncState, RoundPlan, ExchangeStart, Propose, CommitRound, Abort, EndJob>;
+
+// --- Replies, member to lead ---
+
+struct EnterReply {
+  StateId committed;
+  std::optional<Commit> commit;        // of `committed`; none for θ_0
+  std::optional<Receipt> prepared;     // signed here for the round after `committed`, its result held
+  std::optional<EpochRecord> previous;  // the epoch last entered before this one
+  uint64_t num_params = 0;
+  bool operator==(const EnterReply&) const = default;
+};
+
+struct RoundReport {
+  RoundTag tag;
+  std::string refused;  // why there is no contribution (NaN); empty: there is one
+  uint64_t tokens = 0;
+  uint64_t steps = 0;
+  double mean_loss = 0;
+  double delta_norm = 0;
+  double train_seconds = 0;
+  double compress_seconds = 0;
+  DataCursor cursor;
+  Digest packed;  // Merkle root of the packed delta, committed before the exchange
+  bool operator==(const RoundReport&) const = default;
+};
+
+struct Prepared {
+  RoundTag tag;
+  StateId result;             // cursor unset
+  std::vector<NodeId> lost;   // peers that did not answer; not empty: there is no result
+  std::string failure;        // why there is none
+  double exchange_seconds = 0;
+  double aggregate_seconds = 0;
+  uint64_t payload_sent = 0;  // bytes of frames in this exchange
+  uint64_t payload_received = 0;
+  bool operator==(const Prepared&) const = default;
+};
+
+struct Signed {
+  NodeSignature signature;
+  bool operator==(const Signed&) const = default;
+};
+
+// Done, with the node's traffic since the job began here, as the kernel counted it.
+struct Done {
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  bool operator==(const Done&) const = default;
+};
+
+using RoundReply = std::variant<EnterReply, RoundReport, Prepared, Signed, Done>;
+
+// --- Data plane: the first message of a stream; frames of raw bytes follow ---
+
+// Opens an exchange between the opener and one owner: the opener's slice of the owner's shard goes there, the
+// reduced shard comes back.
+struct ExchangeHello {
+  RoundTag tag;
+  uint32_t shard = 0;
+  uint64_t num_params = 0;
+  bool contributes = false;
+  bool operator==(const ExchangeHello&) const = default;
+};
+
+// Asks for the bytes of a state: θ, then its momentum.
+struct FetchState {
+  JobId job;
+  StateId state;
+  bool operator==(const FetchState&) const = default;
+};
+
+Buffer EncodeRoundRequest(const RoundRequest& request);
+Buffer EncodeRoundReply(const RoundReply& reply);
+Buffer EncodeExchangeHello(const ExchangeHello& hello);
+Buffer EncodeFetchState(const FetchState& fetch);
+std::string EncodeCommit(const Commit& commit);
+std::string EncodeReceipt(const Receipt& receipt);
+std::string EncodeEpochRecord(const EpochRecord& record);
+
+// Bytes from a peer or a disk. kInvalidArgument naming the field that is missing, malformed or out of bounds.
+absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes);
+absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes);
+absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> bytes);
+absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes);
+absl::StatusOr<Commit> DecodeCommit(absl::Span<const uint8_t> bytes);
+absl::StatusOr<Receipt> DecodeReceipt(absl::Span<const uint8_t> bytes);
+absl::StatusOr<EpochRecord> DecodeEpochRecord(absl::Span<const uint8_t> bytes);
+
+// The tag that a request is about; Enter has round 0 and attempt 0.
+RoundTag TagOf(const RoundRequest& request);
+
+}  // namespace gdf::wire
+
+#endif  // GDF_CORE_WIRE_ROUND_MESSAGES_H_
