@@ -1,0 +1,69 @@
+// What a job costs before it runs: bytes on the wire, memory and disk of each node, item by item,
+// and time where a speed is known. Pure arithmetic; docs/job-spec.md shows the formulas.
+#ifndef GDF_CORE_SCHEDULE_COST_H_
+#define GDF_CORE_SCHEDULE_COST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/config/job_spec.h"
+
+namespace gdf::schedule {
+
+struct CostItem {
+  std::string name;  // "parameters", "gradients", ...
+  uint64_t bytes = 0;
+};
+
+// A sum that can show its parts.
+struct CostSum {
+  std::vector<CostItem> items;
+
+  void Add(std::string name, uint64_t bytes);  // items of zero bytes are left out
+  uint64_t total_bytes() const;
+  // "5.2 GiB: parameters 1.1 GiB + gradients 1.1 GiB + ..."
+  std::string ToString() const;
+};
+
+struct CostInput {
+  const config::JobSpec* spec = nullptr;
+  config::ModelShape shape;    // with its vocabulary
+  uint64_t dataset_bytes = 0;  // of all files that the job names
+  int64_t num_nodes = 1;
+  bool gpu = false;            // the worker computes on GPUs
+  int64_t gpus_per_node = 1;
+  std::optional<double> tokens_per_sec;          // of the slowest node, measured
+  std::optional<uint64_t> upload_bytes_per_sec;  // of the slowest node
+};
+
+struct Cost {
+  int64_t num_parameters = 0;
+  int64_t num_rounds = 0;
+  uint64_t tokens = 0;  // trained on by all nodes together
+
+  // On the wire, each node: payload of reduce-scatter and all-gather.
+  uint64_t upload_bytes_per_round = 0;
+  uint64_t download_bytes_per_round = 0;
+  uint64_t download_bytes_once = 0;  // dataset and starting weights
+
+  CostSum host_memory;          // gdfd and worker together
+  CostSum gpu_memory;           // per GPU; empty on a CPU
+  CostSum disk;
+
+  std::optional<absl::Duration> compute_time;   // absent: no measured speed
+  std::optional<absl::Duration> exchange_time;  // absent: no known rate
+};
+
+// `input.spec` must be valid, the vocabulary set and num_nodes positive.
+Cost EstimateCost(const CostInput& input);
+
+// Bytes of one vector of `num_values` float32 values when packed by `codec`: bf16 two bytes a value,
+// int8 one byte a value and a float32 scale a block.
+uint64_t PackedBytes(const config::CodecSpec& codec, int64_t num_values);
+
+}  // namespace gdf::schedule
+
+#endif  // GDF_CORE_SCHEDULE_COST_H_

@@ -1,0 +1,75 @@
+// Decides where jobs run: a pure function of the jobs and of what is known about the nodes, so that
+// every coordinator decides alike and a test needs no network.
+//
+//   for (const Placement& p : Place(requests, offers)) ...
+#ifndef GDF_CORE_SCHEDULE_PLACEMENT_H_
+#define GDF_CORE_SCHEDULE_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/base/ids.h"
+#include "core/config/job_spec.h"
+#include "core/schedule/cost.h"
+
+namespace gdf::schedule {
+
+struct GpuOffer {
+  std::string name;
+  uint64_t total_memory_bytes = 0;
+  uint64_t free_memory_bytes = 0;
+};
+
+// What one node has; "free" is what no placed job has taken.
+struct NodeOffer {
+  NodeId id;
+  std::string name;
+  bool contributor = false;
+  bool alive = false;
+  uint64_t total_memory_bytes = 0;  // that tasks may use at all
+  uint64_t free_memory_bytes = 0;
+  std::vector<GpuOffer> gpus;
+  int64_t free_tasks = 0;
+};
+
+// A job that waits for nodes.
+struct JobRequest {
+  JobId id;
+  const config::JobSpec* spec = nullptr;
+  CostSum host_memory_on_cpu;  // per node; EstimateCost's host_memory with gpu = false ...
+  CostSum host_memory_on_gpu;  // ... and with gpu = true
+  CostSum gpu_memory;          // per GPU
+};
+
+enum class Verdict {
+  kPlaced,
+  kPending,  // may be placed later, when nodes are free, come back or join
+  kRefused,  // cannot be placed on this network's nodes (exit code 6)
+};
+
+struct ChosenNode {
+  NodeId id;
+  bool gpu = false;    // compute on GPUs
+  int64_t num_gpus = 0;
+
+  bool operator==(const ChosenNode&) const = default;
+};
+
+struct Placement {
+  JobId job;
+  Verdict verdict = Verdict::kPending;
+  std::vector<ChosenNode> nodes;  // kPlaced: most free memory first, then by id
+  NodeId lead;                    // kPlaced: the first of them
+  std::string reason;             // kPending, kRefused: for the user
+};
+
+// Decides for each job in turn, in the order given; a placed job takes its memory, GPUs and task
+// slot from what later ones are offered. A job takes as many suitable nodes as there are, from
+// nodes.min to nodes.max; with Device::kAuto a node's GPUs are used when they have the memory.
+std::vector<Placement> Place(absl::Span<const JobRequest> jobs, absl::Span<const NodeOffer> nodes);
+
+}  // namespace gdf::schedule
+
+#endif  // GDF_CORE_SCHEDULE_PLACEMENT_H_
