@@ -155,7 +155,7 @@ class Int8Codec final : public Codec {
   // A scale is never subnormal, so that its reciprocal is finite and no flush-to-zero mode matters.
   static constexpr float kMinScale = FLT_MIN;
   // The largest float32 whose 127-fold is finite.
-  static constexpr float kMaxScale = 0x1.020408p+121f;
+  static constexpr float kMaxScale = 0x1.020406p+121f;
 
   static void EncodeBlock(const float* in, size_t count, uint8_t* out) {
     uint32_t max_bits = 0;  // magnitudes order like their bits

@@ -290,12 +290,12 @@ absl::StatusOr<SafetensorsView> SafetensorsView::Parse(absl::Span<const uint8_t>
   std::stable_sort(view.tensors_.begin(), view.tensors_.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.data.data(), a.data.size()) < std::tuple(b.data.data(), b.data.size());
   });
-  GDF_RETURN_IF_ERROR(CheckCoverage(view.tensors_, data));
   for (size_t i = 0; i < view.tensors_.size(); ++i) {
     if (!view.index_.emplace(view.tensors_[i].name, i).second) {
       return Bad(absl::StrCat("tensor ", Quoted(view.tensors_[i].name), " comes twice"));
     }
   }
+  GDF_RETURN_IF_ERROR(CheckCoverage(view.tensors_, data));
   return view;
 }
 

@@ -1,0 +1,286 @@
+// Packed bytes are worked out by hand from docs/formats/codecs.md and the IEEE 754 encodings.
+#include "core/compress/codec.h"
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace gdf::compress {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Catch::Matchers::Contains;
+
+std::unique_ptr<Codec> Make(const std::string& text) {
+  return *Codec::Create(*CodecSpec::Parse(text));
+}
+
+Bytes Encode(const Codec& codec, absl::Span<const float> values) {
+  Bytes packed(codec.PackedSize(values.size()));
+  codec.Encode(values, absl::MakeSpan(packed));
+  return packed;
+}
+
+std::vector<float> Decode(const Codec& codec, absl::Span<const uint8_t> packed, size_t n) {
+  std::vector<float> values(n);
+  REQUIRE(codec.Decode(packed, absl::MakeSpan(values)).ok());
+  return values;
+}
+
+// Values of many magnitudes and both signs. The generator's output is fixed by the C++ standard.
+std::vector<float> Values(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(n);
+  for (float& value : values) {
+    const int exponent = static_cast<int>(random() % 24) - 20;
+    value = std::ldexp(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f, exponent);
+  }
+  return values;
+}
+
+const char* const kAll[] = {"fp32", "bf16", "int8:64", "int8", "int8:4096"};
+
+TEST_CASE("codec specs are read and written") {
+  for (const auto& [text, written] :
+       std::vector<std::pair<std::string, std::string>>{{"fp32", "fp32"},
+                                                        {"bf16", "bf16"},
+                                                        {"int8", "int8:256"},
+                                                        {"int8:64", "int8:64"},
+                                                        {"int8:4096", "int8:4096"}}) {
+    const absl::StatusOr<CodecSpec> spec = CodecSpec::Parse(text);
+    REQUIRE(spec.ok());
+    CHECK(spec->ToString() == written);
+    CHECK(*CodecSpec::Parse(written) == *spec);
+    CHECK(Make(text)->name() == written);
+  }
+  for (const char* text :
+       {"", "FP32", "int8:", "int8:0", "int8:32", "int8:8192", "int8:100", "int8:+64", "int8:064",
+        "int8: 64", "int8:-64", "int8:4294967360", "int8:64x", "int4", "fp32:64", "bf16 "}) {
+    INFO(text);
+    const absl::Status status = CodecSpec::Parse(text).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK_THAT(std::string(status.message()), Contains("expected fp32, bf16, int8"));
+  }
+  CHECK(!Codec::Create({static_cast<CodecKind>(9), 256}).ok());
+  CHECK(!Codec::Create({CodecKind::kInt8, 0}).ok());
+  CHECK(!Codec::Create({CodecKind::kInt8, 96}).ok());
+}
+
+TEST_CASE("packed sizes") {
+  CHECK(Make("fp32")->PackedSize(7) == 28);
+  CHECK(Make("bf16")->PackedSize(7) == 14);
+  const auto int8 = Make("int8:64");
+  CHECK(int8->PackedSize(0) == 0);
+  CHECK(int8->PackedSize(1) == 5);
+  CHECK(int8->PackedSize(64) == 68);
+  CHECK(int8->PackedSize(65) == 73);
+  CHECK(int8->block() == 64);
+  CHECK(Make("bf16")->block() == 1);
+  for (const char* name : kAll) {
+    CHECK(Make(name)->PackedSize(0) == 0);
+    CHECK(Encode(*Make(name), {}).empty());
+    CHECK(Decode(*Make(name), {}, 0).empty());
+  }
+}
+
+TEST_CASE("fp32 and bf16 packed bytes") {
+  CHECK(Encode(*Make("fp32"), {1.0f, -0.0f}) == Bytes{0, 0, 0x80, 0x3F, 0, 0, 0, 0x80});
+  // 1.0; pi; the largest float32, which must not become infinity.
+  CHECK(Encode(*Make("bf16"), {1.0f, 0x1.921FB6p1f, FLT_MAX, -FLT_MAX}) ==
+        Bytes{0x80, 0x3F, 0x49, 0x40, 0x7F, 0x7F, 0x7F, 0xFF});
+  const std::vector<float> values = Values(1001, 1);
+  CHECK(Decode(*Make("fp32"), Encode(*Make("fp32"), values), 1001) == values);
+}
+
+TEST_CASE("int8 packed bytes worked out by hand") {
+  const auto codec = Make("int8:64");
+  // max |x| = 127, scale 1 = 00 00 80 3F; ties go to even: 0.5 -> 0, 1.5 -> 2, 2.5 -> 2, -3.5 ->
+  // -4.
+  CHECK(Encode(*codec, {-127.0f, 0.5f, 1.5f, 2.5f, -3.5f, 0.49f, -0.51f}) ==
+        Bytes{0x00, 0x00, 0x80, 0x3F, 0x81, 0x00, 0x02, 0x02, 0xFC, 0x00, 0xFF});
+  // 254 / 127 = 2 = 00 00 00 40; 3 / 2 ties to 2, 5 / 2 ties to 2.
+  CHECK(Encode(*codec, {254.0f, 3.0f, 5.0f}) == Bytes{0x00, 0x00, 0x00, 0x40, 0x7F, 0x02, 0x02});
+  CHECK(Decode(*codec, Bytes{0x00, 0x00, 0x00, 0x40, 0x7F, 0x02, 0x81}, 3) ==
+        std::vector<float>{254.0f, 4.0f, -254.0f});
+  // A block of zeros, of either sign, has scale 0.
+  CHECK(Encode(*codec, {0.0f, -0.0f}) == Bytes{0, 0, 0, 0, 0, 0});
+  // An all-negative block uses the whole range.
+  CHECK(Encode(*codec, {-127.0f, -126.0f, -1.0f}) ==
+        Bytes{0x00, 0x00, 0x80, 0x3F, 0x81, 0x82, 0xFF});
+  // A second block has its own scale: 64 values of 127, then 254.
+  std::vector<float> two(65, 127.0f);
+  two[64] = 254.0f;
+  const Bytes packed = Encode(*codec, two);
+  CHECK(Bytes(packed.begin() + 68, packed.end()) == Bytes{0x00, 0x00, 0x00, 0x40, 0x7F});
+}
+
+TEST_CASE("int8 handles the ends of the float32 range") {
+  const auto codec = Make("int8:64");
+  // Below 127 * 2^-126 the scale stays at 2^-126 (00 00 80 00): 3 steps, half a step ties to 0.
+  const Bytes tiny = Encode(*codec, {0x3p-126f, 0x1p-127f, FLT_TRUE_MIN, -0x3p-127f});
+  CHECK(tiny == Bytes{0x00, 0x00, 0x80, 0x00, 0x03, 0x00, 0x00, 0xFE});
+  CHECK(Decode(*codec, tiny, 4) == std::vector<float>{0x3p-126f, 0.0f, 0.0f, -0x1p-125f});
+  CHECK(Decode(*codec, Encode(*codec, {FLT_TRUE_MIN}), 1)[0] == 0.0f);
+  // The largest values decode to finite ones, within the bound.
+  const std::vector<float> huge =
+      Decode(*codec, Encode(*codec, {FLT_MAX, -FLT_MAX, FLT_MAX / 2}), 3);
+  CHECK(std::abs(double{huge[0]} - FLT_MAX) <= codec->ErrorBound(FLT_MAX));
+  CHECK(huge[1] == -huge[0]);
+  CHECK(std::abs(double{huge[2]} - FLT_MAX / 2) <= codec->ErrorBound(FLT_MAX));
+}
+
+TEST_CASE("every codec stays within its error bound") {
+  for (const char* name : kAll) {
+    const auto codec = Make(name);
+    const size_t block = codec->spec().kind == CodecKind::kInt8 ? codec->block() : 1;
+    for (const size_t n : {1, 63, 64, 65, 255, 1000, 9001}) {
+      for (const float magnitude : {1.0f, 1e-38f, 1e-44f, 1e37f}) {
+        std::vector<float> values = Values(n, static_cast<uint32_t>(n));
+        for (float& value : values) value *= magnitude;
+        const std::vector<float> decoded = Decode(*codec, Encode(*codec, values), n);
+        int outside = 0;
+        for (size_t begin = 0; begin < n; begin += block) {
+          const size_t end = std::min(n, begin + block);
+          float max_abs = 0.0f;
+          for (size_t i = begin; i < end; ++i) max_abs = std::max(max_abs, std::abs(values[i]));
+          for (size_t i = begin; i < end; ++i) {
+            outside += std::abs(double{values[i]} - decoded[i]) > codec->ErrorBound(max_abs);
+          }
+        }
+        INFO(name << ", " << n << " values of " << magnitude);
+        CHECK(outside == 0);
+      }
+    }
+  }
+  CHECK(Make("fp32")->ErrorBound(3.0f) == 0.0);
+  CHECK(Make("int8")->ErrorBound(0.0f) == 0.0);
+  CHECK(Make("int8")->ErrorBound(127.0f) == Approx(0.5));
+  CHECK(Make("bf16")->ErrorBound(1.0f) == Approx(0x1p-8));
+}
+
+TEST_CASE("encoding decoded values again loses next to nothing") {
+  // The largest level of an int8 block is 127, so its scale comes out again.
+  for (const char* name : {"fp32", "bf16", "int8:64"}) {
+    const auto codec = Make(name);
+    const std::vector<float> once = Decode(*codec, Encode(*codec, Values(640, 5)), 640);
+    const std::vector<float> twice = Decode(*codec, Encode(*codec, once), 640);
+    double worst = 0.0;
+    for (size_t i = 0; i < once.size(); ++i) {
+      if (once[i] != 0.0f) worst = std::max(worst, std::abs(double{twice[i]} / once[i] - 1.0));
+    }
+    CHECK(worst <= 0x1p-22);  // the scale may differ in its last place
+  }
+}
+
+TEST_CASE("packed bytes are cut where values are cut") {
+  for (const char* name : kAll) {
+    const auto codec = Make(name);
+    const std::vector<float> values = Values(10'007, 3);
+    const Bytes whole = Encode(*codec, values);
+    const uint64_t step = codec->block() * 3;
+    for (uint64_t begin = 0; begin < values.size(); begin += step) {
+      const uint64_t end = std::min<uint64_t>(values.size(), begin + step);
+      const Bytes piece = Encode(*codec, absl::MakeSpan(values).subspan(begin, end - begin));
+      const auto slice = absl::MakeSpan(whole).subspan(
+          codec->PackedSize(begin), codec->PackedSize(end) - codec->PackedSize(begin));
+      REQUIRE(absl::MakeConstSpan(piece) == absl::MakeConstSpan(slice));
+    }
+  }
+}
+
+TEST_CASE("decode-accumulate is decode, multiply, add, each rounded") {
+  for (const char* name : kAll) {
+    const auto codec = Make(name);
+    const std::vector<float> values = Values(3001, 11);
+    const Bytes packed = Encode(*codec, values);
+    const std::vector<float> decoded = Decode(*codec, packed, values.size());
+    const std::vector<float> start = Values(3001, 12);
+    const float weight = 0.3f;
+    std::vector<float> acc = start;
+    REQUIRE(codec->DecodeAccumulate(packed, weight, absl::MakeSpan(acc)).ok());
+    int wrong = 0;
+    for (size_t i = 0; i < acc.size(); ++i) {
+      const volatile float product = weight * decoded[i];  // volatile: no fused operation
+      const volatile float sum = start[i] + product;
+      wrong += std::bit_cast<uint32_t>(acc[i]) != std::bit_cast<uint32_t>(float{sum});
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("packed bytes of a wrong length are refused") {
+  for (const char* name : kAll) {
+    const auto codec = Make(name);
+    const Bytes packed = Encode(*codec, Values(100, 2));
+    std::vector<float> out(100);
+    for (const size_t length : {size_t{0}, packed.size() - 1}) {
+      const absl::Status status =
+          codec->Decode(absl::MakeSpan(packed).first(length), absl::MakeSpan(out));
+      CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+      CHECK_THAT(std::string(status.message()),
+                 Contains("expected " + std::to_string(packed.size())));
+    }
+    Bytes longer = packed;
+    longer.push_back(0);
+    CHECK(!codec->Decode(longer, absl::MakeSpan(out)).ok());
+    CHECK(!codec->DecodeAccumulate(longer, 1.0f, absl::MakeSpan(out)).ok());
+    CHECK(!codec->Decode(packed, absl::MakeSpan(out).first(99)).ok());
+  }
+}
+
+TEST_CASE("packed bytes that no finite values give are refused") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {inf, -inf, std::nanf(""), -std::nanf("")}) {
+    for (const char* name : kAll) {
+      const auto codec = Make(name);
+      Bytes packed = Encode(*codec, Values(100, 4));
+      const uint32_t bits = std::bit_cast<uint32_t>(bad);
+      const bool half = codec->spec().kind == CodecKind::kBf16;
+      const size_t at = codec->spec().kind == CodecKind::kInt8 ? 0 : 40;  // a scale or a value
+      for (size_t i = 0; i < (half ? 2 : 4); ++i) {
+        packed[at + i] = static_cast<uint8_t>(bits >> (8 * (i + (half ? 2 : 0))));
+      }
+      std::vector<float> out(100);
+      INFO(name << " " << bad);
+      CHECK(codec->Decode(packed, absl::MakeSpan(out)).code() ==
+            absl::StatusCode::kInvalidArgument);
+      CHECK(codec->DecodeAccumulate(packed, 1.0f, absl::MakeSpan(out)).code() ==
+            absl::StatusCode::kInvalidArgument);
+    }
+  }
+  const auto codec = Make("int8:64");
+  std::vector<float> one(1);
+  const auto decode = [&](float scale, uint8_t level) {
+    const uint32_t bits = std::bit_cast<uint32_t>(scale);
+    return codec->Decode(
+        Bytes{uint8_t(bits), uint8_t(bits >> 8), uint8_t(bits >> 16), uint8_t(bits >> 24), level},
+        absl::MakeSpan(one));
+  };
+  CHECK(decode(1.0f, 0x81).ok());
+  CHECK(!decode(1.0f, 0x80).ok());  // -128
+  CHECK(!decode(-1.0f, 1).ok());
+  CHECK(!decode(-0.0f, 1).ok());
+  CHECK(!decode(FLT_TRUE_MIN, 1).ok());  // subnormal
+  CHECK(!decode(FLT_MAX, 1).ok());       // 127 times it would be infinite
+  CHECK(decode(0x1.020406p+121f, 127).ok());
+  CHECK(std::isfinite(one[0]));
+  CHECK(!decode(0x1.020408p+121f, 127).ok());
+}
+
+TEST_CASE("values that are not finite never decode to finite garbage unnoticed by fp32 and bf16") {
+  for (const char* name : {"fp32", "bf16"}) {
+    const auto codec = Make(name);
+    std::vector<float> out(2);
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      CHECK(!codec->Decode(Encode(*codec, {1.0f, bad}), absl::MakeSpan(out)).ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gdf::compress
