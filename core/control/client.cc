@@ -1,0 +1,298 @@
+#include "core/control/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+
+#include "core/base/clock.h"
+#include "core/base/encoding.h"
+#include "core/base/status_macros.h"
+#include "core/control/convert.h"
+#include "proto/control.grpc.pb.h"
+
+namespace gdf::control {
+namespace {
+
+constexpr size_t kUploadPieceBytes = size_t{1} << 20;
+// The node's certificate carries this name; the pin is the certificate itself, not the name.
+constexpr char kTlsName[] = "gdf-node";
+
+absl::Status ToStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace
+
+struct Client::Impl {
+  std::unique_ptr<v1::Control::Stub> stub;
+  absl::Duration timeout;
+  std::string where;
+
+  // One unary call with the timeout; names the daemon when nothing answers.
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Call(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                             const Request& request) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(SystemClock().Now() + timeout));
+    Reply reply;
+    GDF_RETURN_IF_ERROR(Finish((stub.get()->*method)(&context, request, &reply)));
+    return reply;
+  }
+  absl::Status Finish(const grpc::Status& status) const {
+    absl::Status result = ToStatus(status);
+    if (result.code() == absl::StatusCode::kUnavailable &&
+        result.message().find("failed to connect") != absl::string_view::npos) {
+      return absl::UnavailableError(absl::StrCat("no gdfd answers at ", where, "; is it running?"));
+    }
+    return result;
+  }
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Endpoint& endpoint) {
+  auto impl = std::make_unique<Impl>();
+  impl->timeout = endpoint.timeout;
+  std::shared_ptr<grpc::Channel> channel;
+  grpc::ChannelArguments arguments;
+  if (!endpoint.socket.empty()) {
+    impl->where = endpoint.socket;
+    channel = grpc::CreateCustomChannel("unix:" + endpoint.socket, grpc::InsecureChannelCredentials(), arguments);
+  } else if (!endpoint.address.empty()) {
+    impl->where = endpoint.address;
+    arguments.SetSslTargetNameOverride(kTlsName);
+    channel = grpc::CreateCustomChannel(
+        endpoint.address,
+        grpc::SslCredentials({endpoint.ca_pem, endpoint.key_pem, endpoint.certificate_pem}), arguments);
+  } else {
+    return absl::InvalidArgumentError("neither a control socket nor a remote address is given");
+  }
+  impl->stub = v1::Control::NewStub(channel);
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+absl::StatusOr<NodeStatus> Client::Status() {
+  GDF_ASSIGN_OR_RETURN(v1::StatusReply reply, impl_->Call(&v1::Control::Stub::Status, v1::StatusRequest()));
+  return FromProto(reply);
+}
+
+absl::StatusOr<std::string> Client::CreateNetwork(const std::string& name) {
+  v1::CreateNetworkRequest request;
+  request.set_name(name);
+  GDF_ASSIGN_OR_RETURN(v1::CreateNetworkReply reply, impl_->Call(&v1::Control::Stub::CreateNetwork, request));
+  return reply.network_id();
+}
+
+absl::StatusOr<NodeStatus> Client::Join(const std::string& invite, const std::string& node_name) {
+  v1::JoinRequest request;
+  request.set_invite(invite);
+  request.set_node_name(node_name);
+  GDF_RETURN_IF_ERROR(impl_->Call(&v1::Control::Stub::Join, request).status());
+  return Status();
+}
+
+absl::Status Client::Leave() { return impl_->Call(&v1::Control::Stub::Leave, v1::LeaveRequest()).status(); }
+
+absl::StatusOr<Invite> Client::CreateInvite(const std::string& roles, absl::Duration ttl, uint32_t uses) {
+  v1::CreateInviteRequest request;
+  request.set_roles(roles);
+  request.set_ttl_seconds(absl::ToInt64Seconds(ttl));
+  request.set_uses(uses);
+  GDF_ASSIGN_OR_RETURN(v1::CreateInviteReply reply, impl_->Call(&v1::Control::Stub::CreateInvite, request));
+  Invite invite = FromProto(reply.invite());
+  invite.text = reply.text();
+  return invite;
+}
+
+absl::StatusOr<std::vector<Invite>> Client::ListInvites() {
+  GDF_ASSIGN_OR_RETURN(v1::ListInvitesReply reply,
+                       impl_->Call(&v1::Control::Stub::ListInvites, v1::ListInvitesRequest()));
+  std::vector<Invite> invites;
+  for (const v1::Invite& invite : reply.invites()) invites.push_back(FromProto(invite));
+  return invites;
+}
+
+absl::Status Client::RevokeInvite(const std::string& id) {
+  v1::RevokeInviteRequest request;
+  request.set_id(id);
+  return impl_->Call(&v1::Control::Stub::RevokeInvite, request).status();
+}
+
+absl::StatusOr<std::vector<Node>> Client::ListNodes() {
+  GDF_ASSIGN_OR_RETURN(v1::ListNodesReply reply, impl_->Call(&v1::Control::Stub::ListNodes, v1::ListNodesRequest()));
+  std::vector<Node> nodes;
+  for (const v1::Node& node : reply.nodes()) nodes.push_back(FromProto(node));
+  return nodes;
+}
+
+absl::Status Client::ChangeNode(const std::string& node, NodeChange change, const std::string& roles) {
+  v1::ChangeNodeRequest request;
+  request.set_node(node);
+  request.set_roles(roles);
+  switch (change) {
+    case NodeChange::kRemove: request.set_change(v1::ChangeNodeRequest::CHANGE_REMOVE); break;
+    case NodeChange::kBan: request.set_change(v1::ChangeNodeRequest::CHANGE_BAN); break;
+    case NodeChange::kUnban: request.set_change(v1::ChangeNodeRequest::CHANGE_UNBAN); break;
+    case NodeChange::kRole: request.set_change(v1::ChangeNodeRequest::CHANGE_ROLE); break;
+  }
+  return impl_->Call(&v1::Control::Stub::ChangeNode, request).status();
+}
+
+absl::StatusOr<UploadResult> Client::Upload(const std::string& manifest_name, std::vector<UploadFile> files,
+                                            const std::function<void(uint64_t)>& progress) {
+  grpc::ClientContext context;
+  v1::UploadReply reply;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadPiece>> writer = impl_->stub->Upload(&context, &reply);
+  v1::UploadPiece piece;
+  piece.set_manifest_name(manifest_name);
+  bool open = writer->Write(piece);
+  uint64_t sent = 0;
+  for (const UploadFile& file : files) {
+    if (!open) break;
+    piece.mutable_file()->set_name(file.name);
+    piece.mutable_file()->set_size(file.size);
+    open = writer->Write(piece);
+    for (uint64_t left = file.size; open && left > 0;) {
+      std::string data(std::min<uint64_t>(left, kUploadPieceBytes), '\0');
+      const absl::Status read = file.read(absl::MakeSpan(reinterpret_cast<uint8_t*>(data.data()), data.size()));
+      if (!read.ok()) {
+        context.TryCancel();
+        writer->Finish();
+        return Annotate(read, file.name);
+      }
+      left -= data.size();
+      sent += data.size();
+      piece.set_data(std::move(data));
+      open = writer->Write(piece);
+      if (progress) progress(sent);
+    }
+  }
+  if (open) writer->WritesDone();
+  GDF_RETURN_IF_ERROR(impl_->Finish(writer->Finish()));
+  return UploadResult{reply.manifest(), reply.bytes()};
+}
+
+absl::StatusOr<JobPlan> Client::Plan(const PlanRequest& request) {
+  v1::PlanRequest out;
+  out.set_spec_yaml(request.spec_yaml);
+  out.set_data_bytes(request.data_bytes);
+  out.set_hf_config_json(request.hf_config_json);
+  GDF_ASSIGN_OR_RETURN(v1::PlanReply reply, impl_->Call(&v1::Control::Stub::Plan, out));
+  return FromProto(reply);
+}
+
+absl::StatusOr<SubmitResult> Client::Submit(const SubmitRequest& request) {
+  v1::SubmitRequest out;
+  out.set_spec_yaml(request.spec_yaml);
+  for (const auto& [name, manifest] : request.inputs) (*out.mutable_inputs())[name] = manifest;
+  out.set_submit_token(request.submit_token);
+  out.set_hf_config_json(request.hf_config_json);
+  GDF_ASSIGN_OR_RETURN(v1::SubmitReply reply, impl_->Call(&v1::Control::Stub::Submit, out));
+  return SubmitResult{reply.job(), reply.existed()};
+}
+
+absl::StatusOr<std::vector<Job>> Client::ListJobs() {
+  GDF_ASSIGN_OR_RETURN(v1::ListJobsReply reply, impl_->Call(&v1::Control::Stub::ListJobs, v1::ListJobsRequest()));
+  std::vector<Job> jobs;
+  for (const v1::Job& job : reply.jobs()) jobs.push_back(FromProto(job));
+  return jobs;
+}
+
+absl::StatusOr<Job> Client::GetJob(const std::string& job) {
+  v1::GetJobRequest request;
+  request.set_job(job);
+  GDF_ASSIGN_OR_RETURN(v1::GetJobReply reply, impl_->Call(&v1::Control::Stub::GetJob, request));
+  return FromProto(reply.job());
+}
+
+absl::Status Client::WatchJob(const std::string& job, uint64_t after_event, uint64_t from_round, bool follow,
+                              const std::function<bool(const JobUpdate&)>& on_update) {
+  v1::WatchJobRequest request;
+  request.set_job(job);
+  request.set_after_event(after_event);
+  request.set_from_round(from_round);
+  request.set_follow(follow);
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::JobUpdate>> reader = impl_->stub->WatchJob(&context, request);
+  v1::JobUpdate in;
+  while (reader->Read(&in)) {
+    JobUpdate update;
+    switch (in.update_case()) {
+      case v1::JobUpdate::kRound: update.round = FromProto(in.round()); break;
+      case v1::JobUpdate::kEvent: update.event = FromProto(in.event()); break;
+      case v1::JobUpdate::kJob: update.job = FromProto(in.job()); break;
+      case v1::JobUpdate::kFinished: update.finished = FromProto(in.finished()); break;
+      case v1::JobUpdate::UPDATE_NOT_SET: continue;
+    }
+    if (!on_update(update)) {
+      context.TryCancel();
+      reader->Finish();
+      return absl::OkStatus();
+    }
+  }
+  return impl_->Finish(reader->Finish());
+}
+
+absl::Status Client::CancelJob(const std::string& job) {
+  v1::CancelJobRequest request;
+  request.set_job(job);
+  return impl_->Call(&v1::Control::Stub::CancelJob, request).status();
+}
+
+absl::Status Client::Export(const std::string& job, ExportSink& sink) {
+  v1::ExportRequest request;
+  request.set_job(job);
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::FilePiece>> reader = impl_->stub->Export(&context, request);
+  v1::FilePiece piece;
+  while (reader->Read(&piece)) {
+    const absl::Status kept = piece.has_file() ? sink.Begin(piece.file().name(), piece.file().size())
+                                               : sink.Data(AsBytes(piece.data()));
+    if (!kept.ok()) {
+      context.TryCancel();
+      reader->Finish();
+      return kept;
+    }
+  }
+  return impl_->Finish(reader->Finish());
+}
+
+absl::StatusOr<GenerateResult> Client::Generate(const GenerateRequest& request,
+                                                const std::function<void(const std::string&)>& on_text) {
+  v1::GenerateRequest out;
+  out.set_job(request.job);
+  out.set_prompt(request.prompt);
+  out.set_max_tokens(request.max_tokens);
+  out.set_temperature(request.temperature);
+  out.set_top_k(request.top_k);
+  out.set_seed(request.seed);
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GeneratePiece>> reader = impl_->stub->Generate(&context, out);
+  GenerateResult result;
+  v1::GeneratePiece piece;
+  while (reader->Read(&piece)) {
+    if (!piece.text().empty()) on_text(piece.text());
+    if (piece.finished()) {
+      result.tokens = piece.tokens();
+      result.duration = absl::Seconds(piece.seconds());
+    }
+  }
+  GDF_RETURN_IF_ERROR(impl_->Finish(reader->Finish()));
+  return result;
+}
+
+absl::StatusOr<std::string> Client::RotateKey() {
+  GDF_ASSIGN_OR_RETURN(v1::RotateKeyReply reply, impl_->Call(&v1::Control::Stub::RotateKey, v1::RotateKeyRequest()));
+  return reply.node_id();
+}
+
+absl::StatusOr<std::string> Client::Backup(const std::string& passphrase) {
+  v1::BackupRequest request;
+  request.set_passphrase(passphrase);
+  GDF_ASSIGN_OR_RETURN(v1::BackupReply reply, impl_->Call(&v1::Control::Stub::Backup, request));
+  return reply.archive();
+}
+
+}  // namespace gdf::control

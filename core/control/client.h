@@ -1,0 +1,96 @@
+// gdfctl's side of the control API (proto/control.proto): one blocking function a call, over the daemon's Unix socket
+// or over TLS with a client certificate. Every function fails with kUnavailable when no daemon answers, else with the
+// daemon's status. Thread-safe.
+//
+//   GDF_ASSIGN_OR_RETURN(auto client, Client::Connect({.socket = "/run/gdf/control.sock"}));
+//   GDF_ASSIGN_OR_RETURN(NodeStatus status, client->Status());
+#ifndef GDF_CORE_CONTROL_CLIENT_H_
+#define GDF_CORE_CONTROL_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/control/types.h"
+
+namespace gdf::control {
+
+struct Endpoint {
+  std::string socket;  // path of the Unix socket; or, when empty:
+  std::string address;  // "host:port" of the remote control API
+  std::string ca_pem, certificate_pem, key_pem;  // contents, for `address`
+  absl::Duration timeout = absl::Seconds(30);  // of calls that are not streams
+};
+
+// What WatchJob hands over; exactly one is set. `finished` comes last.
+struct JobUpdate {
+  std::optional<Round> round;
+  std::optional<Event> event;
+  std::optional<Job> job;
+  std::optional<Job> finished;
+};
+
+// A file to upload, read piece by piece.
+struct UploadFile {
+  std::string name;    // plain relative path
+  uint64_t size = 0;
+  // Fills `out` from the file's current position. Must give `size` bytes in all.
+  std::function<absl::Status(absl::Span<uint8_t> out)> read;
+};
+
+// Receives an export: Begin for each file, then its bytes.
+class ExportSink {
+ public:
+  virtual ~ExportSink() = default;
+  virtual absl::Status Begin(const std::string& name, uint64_t size) = 0;
+  virtual absl::Status Data(absl::Span<const uint8_t> piece) = 0;
+};
+
+class Client {
+ public:
+  // Does not connect yet; the first call does.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const Endpoint& endpoint);
+  ~Client();
+
+  absl::StatusOr<NodeStatus> Status();
+  absl::StatusOr<std::string> CreateNetwork(const std::string& name);  // its id
+  absl::StatusOr<NodeStatus> Join(const std::string& invite, const std::string& node_name);
+  absl::Status Leave();
+
+  absl::StatusOr<Invite> CreateInvite(const std::string& roles, absl::Duration ttl, uint32_t uses);
+  absl::StatusOr<std::vector<Invite>> ListInvites();
+  absl::Status RevokeInvite(const std::string& id);
+
+  absl::StatusOr<std::vector<Node>> ListNodes();
+  absl::Status ChangeNode(const std::string& node, NodeChange change, const std::string& roles = "");
+
+  // `progress` is told the bytes sent so far.
+  absl::StatusOr<UploadResult> Upload(const std::string& manifest_name, std::vector<UploadFile> files,
+                                      const std::function<void(uint64_t)>& progress);
+  absl::StatusOr<JobPlan> Plan(const PlanRequest& request);
+  absl::StatusOr<SubmitResult> Submit(const SubmitRequest& request);
+  absl::StatusOr<std::vector<Job>> ListJobs();
+  absl::StatusOr<Job> GetJob(const std::string& job);
+  // Calls `on_update` (false: stop watching, OK) until the job ends, or with `follow` off until all so far is told.
+  absl::Status WatchJob(const std::string& job, uint64_t after_event, uint64_t from_round, bool follow,
+                        const std::function<bool(const JobUpdate&)>& on_update);
+  absl::Status CancelJob(const std::string& job);
+  absl::Status Export(const std::string& job, ExportSink& sink);
+  absl::StatusOr<GenerateResult> Generate(const GenerateRequest& request,
+                                          const std::function<void(const std::string&)>& on_text);
+
+  absl::StatusOr<std::string> RotateKey();                           // the new node id
+  absl::StatusOr<std::string> Backup(const std::string& passphrase);  // the sealed archive
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gdf::control
+
+#endif  // GDF_CORE_CONTROL_CLIENT_H_

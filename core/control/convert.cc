@@ -1,0 +1,136 @@
+#include "core/control/convert.h"
+
+namespace gdf::control {
+namespace {
+
+// 0 on the wire: not yet.
+absl::Time TimeFrom(int64_t unix_ms) {
+  return unix_ms == 0 ? absl::InfinitePast() : absl::FromUnixMillis(unix_ms);
+}
+
+JobPhase PhaseFrom(v1::JobPhase phase) {
+  switch (phase) {
+    case v1::JOB_PHASE_PENDING: return JobPhase::kPending;
+    case v1::JOB_PHASE_RUNNING: return JobPhase::kRunning;
+    case v1::JOB_PHASE_SUCCEEDED: return JobPhase::kSucceeded;
+    case v1::JOB_PHASE_FAILED: return JobPhase::kFailed;
+    case v1::JOB_PHASE_CANCELLED: return JobPhase::kCancelled;
+    default: return JobPhase::kUnknown;
+  }
+}
+
+}  // namespace
+
+Node FromProto(const v1::Node& in) {
+  Node out;
+  out.id = in.id();
+  out.name = in.name();
+  out.roles = in.roles();
+  out.state = in.state();
+  out.online = in.online();
+  out.coordinator = in.coordinator();
+  out.addresses.assign(in.addresses().begin(), in.addresses().end());
+  out.cpu_threads = in.cpu_threads();
+  out.memory_bytes = in.memory_bytes();
+  for (const v1::Gpu& gpu : in.gpus()) out.gpus.push_back({gpu.name(), gpu.memory_bytes()});
+  out.version = in.version();
+  out.joined = TimeFrom(in.joined_unix_ms());
+  out.rtt = absl::Seconds(in.rtt_seconds());
+  out.bytes_sent = in.bytes_sent();
+  out.bytes_received = in.bytes_received();
+  return out;
+}
+
+Round FromProto(const v1::Round& in) {
+  Round out;
+  out.round = in.round();
+  if (in.has_loss()) out.loss = in.loss();
+  if (in.has_validation_loss()) out.validation_loss = in.validation_loss();
+  out.tokens = in.tokens();
+  out.tokens_per_sec = in.tokens_per_sec();
+  out.utilisation = in.utilisation();
+  out.epoch = in.epoch();
+  out.bytes_sent = in.bytes_sent();
+  out.bytes_received = in.bytes_received();
+  out.compute = absl::Seconds(in.compute_seconds());
+  out.compress = absl::Seconds(in.compress_seconds());
+  out.exchange = absl::Seconds(in.exchange_seconds());
+  out.aggregate = absl::Seconds(in.aggregate_seconds());
+  out.members = in.members();
+  out.digest = in.digest();
+  out.at = TimeFrom(in.at_unix_ms());
+  return out;
+}
+
+Event FromProto(const v1::Event& in) {
+  return Event{in.id(), TimeFrom(in.at_unix_ms()), in.job(), in.node(), in.severity(), in.text()};
+}
+
+Job FromProto(const v1::Job& in) {
+  Job out;
+  out.id = in.id();
+  out.name = in.name();
+  out.phase = PhaseFrom(in.phase());
+  out.reason = in.reason();
+  out.submitter = in.submitter();
+  out.submitted = TimeFrom(in.submitted_unix_ms());
+  out.started = TimeFrom(in.started_unix_ms());
+  out.ended = TimeFrom(in.ended_unix_ms());
+  out.epoch = in.epoch();
+  out.lead = in.lead();
+  out.members.assign(in.members().begin(), in.members().end());
+  out.rounds_done = in.rounds_done();
+  out.rounds_total = in.rounds_total();
+  out.steps_total = in.steps_total();
+  if (in.has_last_round()) out.last_round = FromProto(in.last_round());
+  out.spec_yaml = in.spec_yaml();
+  out.parameters = in.parameters();
+  return out;
+}
+
+NodeStatus FromProto(const v1::StatusReply& in) {
+  NodeStatus out;
+  out.version = in.version();
+  out.node_id = in.node_id();
+  out.node_name = in.node_name();
+  out.network_id = in.network_id();
+  out.network_name = in.network_name();
+  out.roles = in.roles();
+  out.coordinator = in.coordinator();
+  out.coordinator_connected = in.coordinator_connected();
+  out.log_index = in.log_index();
+  out.listen.assign(in.listen().begin(), in.listen().end());
+  out.advertise.assign(in.advertise().begin(), in.advertise().end());
+  out.members = in.members();
+  out.members_online = in.members_online();
+  out.jobs_pending = in.jobs_pending();
+  out.jobs_running = in.jobs_running();
+  for (const v1::Job& job : in.running()) out.running.push_back(FromProto(job));
+  out.warnings.assign(in.warnings().begin(), in.warnings().end());
+  out.sandbox.assign(in.sandbox().begin(), in.sandbox().end());
+  out.started = TimeFrom(in.started_unix_ms());
+  out.chunk_bytes = in.chunk_bytes();
+  out.chunk_cap_bytes = in.chunk_cap_bytes();
+  return out;
+}
+
+Invite FromProto(const v1::Invite& in) {
+  return Invite{in.id(), in.roles(), TimeFrom(in.expires_unix_ms()), in.uses_left(), in.revoked(), ""};
+}
+
+JobPlan FromProto(const v1::PlanReply& in) {
+  JobPlan out;
+  out.placeable = in.placeable();
+  out.reason = in.reason();
+  out.nodes.assign(in.nodes().begin(), in.nodes().end());
+  out.lead = in.lead();
+  out.parameters = in.parameters();
+  out.rounds = in.rounds();
+  out.bytes_per_round_per_node = in.bytes_per_round_per_node();
+  for (const v1::CostItem& item : in.host_memory()) out.host_memory.emplace_back(item.name(), item.bytes());
+  for (const v1::CostItem& item : in.gpu_memory()) out.gpu_memory.emplace_back(item.name(), item.bytes());
+  out.duration = absl::Seconds(in.seconds());
+  return out;
+}
+
+}  // namespace gdf::control

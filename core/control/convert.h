@@ -1,0 +1,20 @@
+// From the control API's messages to its plain values.
+#ifndef GDF_CORE_CONTROL_CONVERT_H_
+#define GDF_CORE_CONTROL_CONVERT_H_
+
+#include "core/control/types.h"
+#include "proto/control.pb.h"
+
+namespace gdf::control {
+
+Node FromProto(const v1::Node& in);
+Round FromProto(const v1::Round& in);
+Event FromProto(const v1::Event& in);
+Job FromProto(const v1::Job& in);
+NodeStatus FromProto(const v1::StatusReply& in);
+Invite FromProto(const v1::Invite& in);
+JobPlan FromProto(const v1::PlanReply& in);
+
+}  // namespace gdf::control
+
+#endif  // GDF_CORE_CONTROL_CONVERT_H_

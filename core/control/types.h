@@ -1,0 +1,176 @@
+// What the control API talks about, as plain values: proto/control.proto documents each field. Ids are texts here, as
+// people type and read them.
+#ifndef GDF_CORE_CONTROL_TYPES_H_
+#define GDF_CORE_CONTROL_TYPES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace gdf::control {
+
+enum class JobPhase { kUnknown, kPending, kRunning, kSucceeded, kFailed, kCancelled };
+
+const char* ToString(JobPhase phase);  // "pending", ...
+inline bool Ended(JobPhase phase) {
+  return phase == JobPhase::kSucceeded || phase == JobPhase::kFailed || phase == JobPhase::kCancelled;
+}
+
+struct Gpu {
+  std::string name;
+  uint64_t memory_bytes = 0;
+};
+
+struct Node {
+  std::string id;
+  std::string name;
+  std::string roles;  // "submitter,contributor"
+  std::string state;
+  bool online = false;
+  bool coordinator = false;
+  std::vector<std::string> addresses;
+  uint32_t cpu_threads = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<Gpu> gpus;
+  std::string version;
+  absl::Time joined;
+  absl::Duration rtt;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+};
+
+struct Round {
+  uint64_t round = 0;
+  std::optional<double> loss;
+  std::optional<double> validation_loss;
+  uint64_t tokens = 0;
+  double tokens_per_sec = 0;
+  double utilisation = 0;
+  uint64_t epoch = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  absl::Duration compute, compress, exchange, aggregate;
+  uint32_t members = 0;
+  std::string digest;
+  absl::Time at;
+};
+
+struct Event {
+  uint64_t id = 0;
+  absl::Time at;
+  std::string job;
+  std::string node;
+  std::string severity;
+  std::string text;
+};
+
+struct Job {
+  std::string id;
+  std::string name;
+  JobPhase phase = JobPhase::kUnknown;
+  std::string reason;
+  std::string submitter;
+  absl::Time submitted, started, ended;  // InfinitePast: not yet
+  uint64_t epoch = 0;
+  std::string lead;
+  std::vector<std::string> members;
+  uint64_t rounds_done = 0;
+  uint64_t rounds_total = 0;
+  uint64_t steps_total = 0;
+  std::optional<Round> last_round;
+  std::string spec_yaml;
+  uint64_t parameters = 0;
+};
+
+struct NodeStatus {
+  std::string version;
+  std::string node_id;
+  std::string node_name;
+  std::string network_id;
+  std::string network_name;
+  std::string roles;  // "submitter,contributor"
+  bool coordinator = false;
+  bool coordinator_connected = false;
+  uint64_t log_index = 0;
+  std::vector<std::string> listen;
+  std::vector<std::string> advertise;
+  uint32_t members = 0;
+  uint32_t members_online = 0;
+  uint32_t jobs_pending = 0;
+  uint32_t jobs_running = 0;
+  std::vector<Job> running;
+  std::vector<std::string> warnings;
+  std::vector<std::string> sandbox;
+  absl::Time started;
+  uint64_t chunk_bytes = 0;
+  uint64_t chunk_cap_bytes = 0;
+};
+
+struct Invite {
+  std::string id;
+  std::string roles;  // "submitter,contributor"
+  absl::Time expires;
+  uint32_t uses_left = 0;
+  bool revoked = false;
+  std::string text;  // "gdf1:…", only when just created
+};
+
+enum class NodeChange { kRemove, kBan, kUnban, kRole };
+
+struct JobPlan {
+  bool placeable = false;
+  std::string reason;
+  std::vector<std::string> nodes;
+  std::string lead;
+  uint64_t parameters = 0;
+  uint64_t rounds = 0;
+  uint64_t bytes_per_round_per_node = 0;
+  std::vector<std::pair<std::string, uint64_t>> host_memory;
+  std::vector<std::pair<std::string, uint64_t>> gpu_memory;
+  absl::Duration duration;  // zero: unknown
+};
+
+struct PlanRequest {
+  std::string spec_yaml;
+  uint64_t data_bytes = 0;
+  std::string hf_config_json;  // of model.from; empty when the spec has the shape
+};
+
+struct SubmitRequest {
+  std::string spec_yaml;
+  std::map<std::string, std::string> inputs;  // upload name to manifest digest
+  std::string submit_token;
+  std::string hf_config_json;
+};
+
+struct SubmitResult {
+  std::string job;
+  bool existed = false;
+};
+
+struct UploadResult {
+  std::string manifest;
+  uint64_t bytes = 0;
+};
+
+struct GenerateRequest {
+  std::string job;
+  std::string prompt;
+  uint32_t max_tokens = 200;
+  double temperature = 0.8;
+  uint32_t top_k = 0;
+  uint64_t seed = 0;
+};
+
+struct GenerateResult {
+  uint32_t tokens = 0;
+  absl::Duration duration;
+};
+
+}  // namespace gdf::control
+
+#endif  // GDF_CORE_CONTROL_TYPES_H_
