@@ -19,7 +19,7 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
 constexpr int64_t kMaxGpus = 64;
-constexpr int64_t kMinCodecBlock = 32, kMaxCodecBlock = 65'536;
+constexpr int64_t kMinCodecBlock = 64, kMaxCodecBlock = 4096;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
 constexpr absl::Duration kMaxRoundDeadline = absl::Hours(7 * 24);

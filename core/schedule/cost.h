@@ -33,7 +33,7 @@ struct CostInput {
   config::ModelShape shape;    // with its vocabulary
   uint64_t dataset_bytes = 0;  // of all files that the job names
   int64_t num_nodes = 1;
-  bool gpu = false;            // the worker computes on GPUs
+  bool gpu = false;  // the worker computes on GPUs
   int64_t gpus_per_node = 1;
   std::optional<double> tokens_per_sec;          // of the slowest node, measured
   std::optional<uint64_t> upload_bytes_per_sec;  // of the slowest node
@@ -42,15 +42,15 @@ struct CostInput {
 struct Cost {
   int64_t num_parameters = 0;
   int64_t num_rounds = 0;
-  uint64_t tokens = 0;  // trained on by all nodes together
+  double tokens = 0;  // trained on by all nodes together; whole, but may exceed 64 bits
 
   // On the wire, each node: payload of reduce-scatter and all-gather.
   uint64_t upload_bytes_per_round = 0;
   uint64_t download_bytes_per_round = 0;
   uint64_t download_bytes_once = 0;  // dataset and starting weights
 
-  CostSum host_memory;          // gdfd and worker together
-  CostSum gpu_memory;           // per GPU; empty on a CPU
+  CostSum host_memory;  // gdfd and worker together
+  CostSum gpu_memory;   // per GPU; empty on a CPU
   CostSum disk;
 
   std::optional<absl::Duration> compute_time;   // absent: no measured speed
@@ -59,10 +59,6 @@ struct Cost {
 
 // `input.spec` must be valid, the vocabulary set and num_nodes positive.
 Cost EstimateCost(const CostInput& input);
-
-// Bytes of one vector of `num_values` float32 values when packed by `codec`: bf16 two bytes a value,
-// int8 one byte a value and a float32 scale a block.
-uint64_t PackedBytes(const config::CodecSpec& codec, int64_t num_values);
 
 }  // namespace gdf::schedule
 

@@ -51,7 +51,7 @@ enum class Verdict {
 
 struct ChosenNode {
   NodeId id;
-  bool gpu = false;    // compute on GPUs
+  bool gpu = false;  // compute on GPUs
   int64_t num_gpus = 0;
 
   bool operator==(const ChosenNode&) const = default;

@@ -1,0 +1,170 @@
+#include "core/schedule/cost.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "core/base/check.h"
+#include "core/base/text.h"
+#include "core/compress/codec.h"
+
+namespace gdf::schedule {
+namespace {
+
+using config::Gpt2Shape;
+using config::LlamaShape;
+
+constexpr uint64_t kFloatBytes = 4;
+// Resident sizes of the processes before they hold a model: libtorch's code, allocators and thread
+// stacks; with a GPU the CUDA context on both sides. Rounded up, so that a job that fits by this
+// estimate fits.
+constexpr uint64_t kWorkerBaseCpu = uint64_t{384} << 20;
+constexpr uint64_t kWorkerBaseGpu = uint64_t{1536} << 20;
+constexpr uint64_t kGpuContext = uint64_t{640} << 20;
+constexpr uint64_t kDaemonBase = uint64_t{64} << 20;
+
+uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
+
+// Values that one layer keeps for the backward pass, per token. Counted as in Korthikanti et al.,
+// arXiv:2205.05198, without dropout and without the attention matrix, which fused attention does
+// not store: block input, two norms' outputs, q k v, attention output, second residual, and the
+// feed-forward part's inner values.
+uint64_t LayerActivations(const Gpt2Shape& s) { return 8 * U(s.width) + 2 * U(s.ffn_width); }
+
+// Llama keeps q and k before and after rotation, and gate, up, silu(gate) and their product.
+uint64_t LayerActivations(const LlamaShape& s) {
+  const uint64_t q = U(s.heads * s.head_width), kv = U(s.kv_heads * s.head_width);
+  return 4 * U(s.width) + 3 * q + 3 * kv + 4 * U(s.ffn_width);
+}
+
+// Bytes kept for one forward and backward pass over `tokens` tokens.
+uint64_t ActivationBytes(const CostInput& in, uint64_t tokens, uint64_t value_bytes) {
+  const uint64_t layer = std::visit([](const auto& s) { return LayerActivations(s); }, in.shape);
+  const uint64_t layers = U(config::Layers(in.shape));
+  // Recomputation keeps each layer's input and redoes one layer at a time.
+  const uint64_t per_token =
+      in.spec->train.recompute ? layers * U(config::Width(in.shape)) + layer : layers * layer;
+  // Logits, their log-probabilities and the gradient, always float32.
+  const uint64_t logits = 3 * U(config::Vocab(in.shape)) * kFloatBytes;
+  return tokens * (per_token * value_bytes + logits);
+}
+
+uint64_t OptimizerBytes(const config::OptimizerSpec& optimizer, uint64_t vector_bytes) {
+  if (optimizer.kind == config::InnerOptimizer::kAdamW) return 2 * vector_bytes;
+  return optimizer.momentum > 0 ? vector_bytes : 0;
+}
+
+uint64_t PackedBytes(const config::CodecSpec& spec, int64_t num_values) {
+  const absl::StatusOr<compress::CodecSpec> parsed =
+      compress::CodecSpec::Parse(config::FormatCodec(spec));
+  GDF_CHECK(parsed.ok());
+  const absl::StatusOr<std::unique_ptr<compress::Codec>> codec = compress::Codec::Create(*parsed);
+  GDF_CHECK(codec.ok());
+  return (*codec)->PackedSize(U(num_values));
+}
+
+// The dataset as int32 tokens: one a byte at most for char and byte, and text that a trained
+// tokenizer cuts into less than three bytes a token is rare.
+uint64_t TokenBytes(const CostInput& in) {
+  const config::TokenizerKind kind = in.spec->data.tokenizer;
+  const bool small = kind == config::TokenizerKind::kChar || kind == config::TokenizerKind::kByte;
+  return in.dataset_bytes / (small ? 1 : 3) * sizeof(int32_t);
+}
+
+// What training itself holds, where it computes.
+CostSum WorkerMemory(const CostInput& in, uint64_t vector_bytes) {
+  const config::TrainSpec& t = in.spec->train;
+  const bool bf16 = t.precision == config::Precision::kBf16 ||
+                    (t.precision == config::Precision::kAuto && in.gpu);
+  const uint64_t devices = in.gpu ? U(std::max<int64_t>(1, in.gpus_per_node)) : 1;
+  const uint64_t sequences = (U(t.batch_size) + devices - 1) / devices;
+  const uint64_t tokens = sequences * U(in.spec->data.sequence_length);
+  CostSum sum;
+  sum.Add("parameters", vector_bytes);
+  sum.Add("gradients", vector_bytes);
+  sum.Add("optimizer state", OptimizerBytes(t.optimizer, vector_bytes));
+  sum.Add("bf16 weights", bf16 ? vector_bytes / 2 : 0);
+  sum.Add("activations", ActivationBytes(in, tokens, bf16 ? 2 : kFloatBytes));
+  sum.Add("round start", vector_bytes);
+  sum.Add("delta and residual", 3 * vector_bytes);  // delta, residual, staged residual
+  return sum;
+}
+
+void EstimateMemory(const CostInput& in, uint64_t packed_bytes, Cost* cost) {
+  const uint64_t vector_bytes = U(cost->num_parameters) * kFloatBytes;
+  CostSum worker = WorkerMemory(in, vector_bytes);
+  if (in.gpu) {
+    cost->gpu_memory = std::move(worker);
+    cost->gpu_memory.Add("CUDA context", kGpuContext);
+  } else {
+    cost->host_memory = std::move(worker);
+  }
+  const bool momentum = in.spec->rounds.outer.optimizer == config::OuterOptimizer::kNesterov;
+  cost->host_memory.Add("tokens", TokenBytes(in));
+  cost->host_memory.Add("shared segment", vector_bytes);
+  cost->host_memory.Add("outer state", (momentum ? 3 : 2) * vector_bytes);  // θ, shadow, momentum
+  cost->host_memory.Add("exchange", in.num_nodes > 1 ? 2 * packed_bytes : 0);  // own and received
+  cost->host_memory.Add("processes", kDaemonBase + (in.gpu ? kWorkerBaseGpu : kWorkerBaseCpu));
+
+  cost->disk.Add("dataset", in.dataset_bytes);
+  cost->disk.Add("starting weights", in.spec->model.from ? vector_bytes : 0);
+  cost->disk.Add("checkpoints",
+                 U(in.spec->output.keep_checkpoints) * (momentum ? 2 : 1) * vector_bytes);
+  cost->disk.Add("node's own state",
+                 OptimizerBytes(in.spec->train.optimizer, vector_bytes) + vector_bytes);
+}
+
+}  // namespace
+
+void CostSum::Add(std::string name, uint64_t bytes) {
+  if (bytes > 0) items.push_back({std::move(name), bytes});
+}
+
+uint64_t CostSum::total_bytes() const {
+  uint64_t total = 0;
+  for (const CostItem& item : items) total += item.bytes;
+  return total;
+}
+
+std::string CostSum::ToString() const {
+  std::string text = HumanBytes(total_bytes());
+  for (size_t i = 0; i < items.size(); ++i) {
+    absl::StrAppendFormat(&text, "%s%s %s", i == 0 ? ": " : " + ", items[i].name,
+                          HumanBytes(items[i].bytes));
+  }
+  return text;
+}
+
+Cost EstimateCost(const CostInput& input) {
+  GDF_CHECK(input.spec != nullptr && input.num_nodes > 0 && config::Vocab(input.shape) > 0);
+  const config::JobSpec& spec = *input.spec;
+  const uint64_t n = U(input.num_nodes);
+  Cost cost;
+  cost.num_parameters = config::NumParameters(input.shape);
+  cost.num_rounds = config::NumRounds(spec);
+  const double node_tokens = static_cast<double>(spec.train.steps) *
+                             static_cast<double>(spec.train.batch_size) *
+                             static_cast<double>(spec.train.gradient_accumulation) *
+                             static_cast<double>(spec.data.sequence_length);
+  cost.tokens = node_tokens * static_cast<double>(n);
+
+  const uint64_t packed = PackedBytes(spec.rounds.codec, cost.num_parameters);
+  cost.upload_bytes_per_round = 2 * (n - 1) * packed / n;
+  cost.download_bytes_per_round = cost.upload_bytes_per_round;
+  cost.download_bytes_once =
+      input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
+  EstimateMemory(input, packed, &cost);
+
+  if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
+    cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);
+  }
+  if (input.upload_bytes_per_sec && *input.upload_bytes_per_sec > 0) {
+    cost.exchange_time = absl::Seconds(static_cast<double>(cost.num_rounds) *
+                                       static_cast<double>(cost.upload_bytes_per_round) /
+                                       static_cast<double>(*input.upload_bytes_per_sec));
+  }
+  return cost;
+}
+
+}  // namespace gdf::schedule
