@@ -1,0 +1,82 @@
+// One job's folder on this node's disk; docs/formats/checkpoint.md. Every file is written atomically and carries a
+// checksum; a state is used only when its digests hold.
+//
+//   prepare:  state-R   then prepared-R   (each: write, fsync, rename, fsync folder)
+//   commit:   committed-R, after which prepared-R is removed
+//   so a crash between any two of these leaves the previous committed state, or the new one, complete.
+#ifndef GDF_CORE_CHECKPOINT_CHECKPOINT_STORE_H_
+#define GDF_CORE_CHECKPOINT_CHECKPOINT_STORE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/buffer.h"
+#include "core/base/file_system.h"
+#include "core/checkpoint/outer_state.h"
+#include "core/wire/round_messages.h"
+
+namespace gdf::checkpoint {
+
+// What the folder holds after a restart.
+struct Loaded {
+  OuterStatePtr committed;             // null: nothing usable, the job starts from θ_0
+  std::optional<wire::Commit> commit;  // of `committed`; none for θ_0
+  OuterStatePtr shadow;                // null unless `prepared` is set
+  std::optional<wire::Receipt> prepared;  // for the round after `committed`
+  std::optional<wire::EpochRecord> epoch;
+  std::optional<Buffer> worker;        // inner state, the newest that is not newer than `committed`
+  RoundId worker_round;                // when `worker` is set
+  std::vector<std::string> damage;     // files that were passed over, and why
+};
+
+// Not thread-safe: one call at a time, on any thread.
+class CheckpointStore {
+ public:
+  struct Options {
+    std::string folder;     // of this job; made when missing
+    int keep = 2;           // committed states that stay; at least 1
+    uint64_t num_params = 0;
+    uint64_t max_worker_bytes = uint64_t{1} << 40;
+  };
+  // `files` must outlive it.
+  CheckpointStore(FileSystem& files, Options options) : files_(files), options_(std::move(options)) {}
+
+  // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
+  // Fails only when the folder cannot be read.
+  absl::StatusOr<Loaded> Load();
+
+  // Persists `shadow` and the receipt that this node is about to sign for it. kResourceExhausted: the disk is full;
+  // what was there stays.
+  absl::Status Prepare(const OuterState& shadow, const wire::Receipt& receipt);
+  // Persists that `state` is committed, by `commit` (none: θ_0, or a state adopted from the lead). Writes the state's
+  // file unless Prepare has, then removes what is older than the newest `keep`.
+  absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
+  // The promise to refuse older epochs.
+  absl::Status SaveEpoch(const wire::EpochRecord& record);
+  // The worker's inner state at `round`, this node's own.
+  absl::Status SaveWorker(RoundId round, absl::Span<const uint8_t> state);
+
+ private:
+  std::string Path(const char* kind, RoundId round) const;
+  std::vector<RoundId> Rounds(const char* kind, std::vector<std::string>* damage);  // newest first
+  absl::Status WriteState(const OuterState& state);
+  absl::StatusOr<OuterStatePtr> ReadState(RoundId round);
+  bool Holds(const wire::StateId& id);  // its file is there, as far as the header tells
+  absl::Status WriteRecord(const std::string& path, absl::Span<const uint8_t> payload);
+  absl::StatusOr<Buffer> ReadRecord(const std::string& path, uint64_t max_bytes);
+  absl::Status LoadCommitted(Loaded* loaded);
+  void LoadPrepared(Loaded* loaded);
+  void LoadWorker(Loaded* loaded);
+  void Prune(RoundId newest);
+
+  FileSystem& files_;
+  const Options options_;
+};
+
+}  // namespace gdf::checkpoint
+
+#endif  // GDF_CORE_CHECKPOINT_CHECKPOINT_STORE_H_

@@ -1,0 +1,37 @@
+// θ_r with its outer momentum: the value that rounds hand on, and that checkpoints keep.
+#ifndef GDF_CORE_CHECKPOINT_OUTER_STATE_H_
+#define GDF_CORE_CHECKPOINT_OUTER_STATE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "core/tensor/flat_buffer.h"
+#include "core/wire/round_messages.h"
+
+namespace gdf::checkpoint {
+
+// Immutable once shared, so that any thread may read it and a reader keeps it alive.
+struct OuterState {
+  wire::StateId id;
+  tensor::FlatBuffer theta;     // [num_params]
+  tensor::FlatBuffer momentum;  // [num_params], or empty when the outer optimiser has none
+
+  // Bytes of θ, then those of the momentum: the order of files and of transfers.
+  uint64_t num_bytes() const { return (theta.size() + momentum.size()) * sizeof(float); }
+};
+using OuterStatePtr = std::shared_ptr<const OuterState>;
+
+// Digest of a buffer as states name it: the Merkle root of its bytes; of no momentum: zero.
+Digest ThetaDigest(absl::Span<const float> theta);
+Digest MomentumDigest(absl::Span<const float> momentum);
+
+// Fills state.id's digests from its buffers.
+void Identify(OuterState& state);
+// kDataLoss naming the part whose digest is not the one in state.id.
+absl::Status VerifyDigests(const OuterState& state);
+
+}  // namespace gdf::checkpoint
+
+#endif  // GDF_CORE_CHECKPOINT_OUTER_STATE_H_

@@ -1,0 +1,92 @@
+// All-reduce between the members of a job: everybody's packed delta in, the same mean out.
+// Member i owns shard i: it decodes every contribution to it, reduces in member order, encodes once; everyone, the
+// owner too, decodes those very bytes. Frames of at most 1 MiB flow while others are reduced.
+//
+//   Exchange exchange({executor, pool, transport, job});
+//   Outcome outcome = co_await exchange.AllReduce(std::move(request));
+#ifndef GDF_CORE_EXCHANGE_EXCHANGE_H_
+#define GDF_CORE_EXCHANGE_EXCHANGE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/base/buffer.h"
+#include "core/base/compute_pool.h"
+#include "core/base/executor.h"
+#include "core/base/task.h"
+#include "core/compress/codec.h"
+#include "core/net/transport.h"
+#include "core/tensor/flat_buffer.h"
+#include "core/wire/round_messages.h"
+
+namespace gdf::exchange {
+
+struct AllReduceRequest {
+  wire::RoundTag tag;
+  std::vector<wire::Contribution> members;  // in the order of shards and sums; 0 tokens: contributes nothing
+  std::shared_ptr<const compress::Codec> codec;
+  uint64_t num_params = 0;
+  Buffer packed;            // this node's contribution; empty when it has none
+  absl::Duration deadline;  // from the call
+};
+
+struct Outcome {
+  // kUnavailable or kDeadlineExceeded naming the peer that was lost; kInvalidArgument naming one that sent what it
+  // must not; kAborted when another member gave up first; kCancelled by Cancel().
+  absl::Status status;
+  std::vector<NodeId> lost;  // who did not deliver, as far as this node can tell
+  tensor::FlatBuffer mean;   // [num_params] when OK
+  uint64_t payload_sent = 0;  // bytes of frames
+  uint64_t payload_received = 0;
+  absl::Duration reduce;     // time in decoding, reducing and encoding
+};
+
+// Executor only.
+class Exchange {
+ public:
+  struct Context {
+    Executor& executor;
+    ComputePool& pool;
+    net::Transport& transport;
+    JobId job;
+  };
+  // Serves the job's streams until it is destroyed.
+  explicit Exchange(Context context);
+  ~Exchange();
+
+  // One at a time. The request must name this node among its members, with tokens unless `packed` is empty.
+  // Ends by the deadline at the latest, and at once when a peer is known to be gone. Memory: the mean, and two
+  // frames a peer.
+  Task<Outcome> AllReduce(AllReduceRequest request);
+
+  // Ends the call in progress, if any, with kCancelled; peers learn of it.
+  void Cancel(const std::string& why);
+
+  // "gdf.exchange/j3"
+  static std::string Method(JobId job);
+
+ private:
+  struct Run;
+  struct Waiting {
+    wire::ExchangeHello hello;
+    std::unique_ptr<net::Stream> stream;
+    absl::Duration until;
+  };
+  Task<void> Serve(NodeId peer, std::unique_ptr<net::Stream> stream);
+  void Adopt(Run& run, NodeId peer, Waiting waiting);
+
+  Context context_;
+  std::shared_ptr<Run> run_;  // null between calls
+  wire::RoundTag last_;       // of the last call
+  std::multimap<NodeId, Waiting> waiting_;  // streams of a call that has not begun here yet
+  net::Registration registration_;
+};
+
+}  // namespace gdf::exchange
+
+#endif  // GDF_CORE_EXCHANGE_EXCHANGE_H_
