@@ -40,6 +40,7 @@ struct FileInfo {
   uint64_t size = 0;
   bool is_directory = false;
   uint32_t mode = 0;  // permission bits
+  bool own = true;    // belongs to the user this process runs as
 };
 
 // Thread-safe. Paths are as the operating system takes them. Missing things are kNotFound, a full disk is

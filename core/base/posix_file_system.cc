@@ -118,6 +118,7 @@ absl::StatusOr<FileInfo> PosixFileSystem::Stat(const std::string& path) {
   result.size = static_cast<uint64_t>(info.st_size);
   result.is_directory = S_ISDIR(info.st_mode);
   result.mode = info.st_mode & 07777;
+  result.own = info.st_uid == geteuid();
   return result;
 }
 

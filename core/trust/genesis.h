@@ -23,7 +23,7 @@ struct NetworkPolicy {
 };
 
 struct Genesis {
-  std::string name;            // as for nodes: CheckName
+  std::string name;            // CheckName of core/base/name.h
   int64_t created_unix_ms = 0;
   PublicKey coordinator_key{};  // of the first coordinator
   NetworkPolicy policy;
@@ -41,9 +41,6 @@ struct Genesis {
 
 // The id of the network that `record` (signed genesis bytes) founds.
 NetworkId NetworkIdOf(std::string_view record);
-
-// Names of networks and nodes: [A-Za-z0-9][A-Za-z0-9._-]{0,62}. kInvalidArgument with `what` in front.
-absl::Status CheckName(std::string_view what, std::string_view name);
 
 }  // namespace gdf::trust
 

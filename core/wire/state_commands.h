@@ -19,7 +19,6 @@
 namespace gdf::wire {
 
 inline constexpr size_t kMaxCommandBytes = size_t{4} << 20;
-inline constexpr size_t kMaxNameBytes = 63;
 inline constexpr size_t kMaxTextBytes = 4096;  // reasons, messages, event texts
 inline constexpr size_t kMaxAddresses = 8;
 inline constexpr size_t kMaxAddressBytes = 255;
@@ -237,6 +236,9 @@ std::string EncodeCommand(const Command& command);
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 // The bounds that DecodeCommand enforces, for commands built here.
 absl::Status CheckCommand(const Command& command);
+absl::Status CheckNodeProfile(const NodeProfile& profile);
+absl::Status CheckJobInputs(const std::vector<JobInput>& inputs);
+absl::Status CheckRoundMetrics(const RoundMetrics& metrics);
 
 std::string EncodeCommandResult(const CommandResult& result);
 absl::StatusOr<CommandResult> DecodeCommandResult(std::string_view bytes);

@@ -1,0 +1,23 @@
+// What names and texts from users and peers may look like, so that they are safe in files, logs and terminals.
+#ifndef GDF_CORE_BASE_NAME_H_
+#define GDF_CORE_BASE_NAME_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace gdf {
+
+inline constexpr size_t kMaxNameBytes = 63;
+
+// Names of networks, nodes and jobs: [A-Za-z0-9][A-Za-z0-9._-]{0,62}. kInvalidArgument; `what` names the field.
+absl::Status CheckName(std::string_view what, std::string_view name);
+
+// Text of at most `max_bytes`: valid UTF-8 (no surrogates, no overlong forms) without control characters
+// other than tab and newline. kInvalidArgument; `what` names the field.
+absl::Status CheckText(std::string_view what, std::string_view text, size_t max_bytes);
+
+}  // namespace gdf
+
+#endif  // GDF_CORE_BASE_NAME_H_
