@@ -42,8 +42,8 @@ absl::Status ForEachDocument(absl::Span<const SourceFile> files, const SourceOpt
                              absl::FunctionRef<absl::Status(std::string_view)> visit);
 
 // The character tokenizer of a dataset: its alphabet is every character of every document.
-absl::StatusOr<std::unique_ptr<Tokenizer>> MakeCharTokenizerFor(
-    absl::Span<const SourceFile> files, const SourceOptions& options);
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeCharTokenizerFor(absl::Span<const SourceFile> files,
+                                                                const SourceOptions& options);
 
 struct CorpusOptions {
   SourceOptions source;
