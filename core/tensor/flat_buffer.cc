@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +11,7 @@ namespace gdf::tensor {
 absl::StatusOr<FlatBuffer> FlatBuffer::Zeros(uint64_t num_elems) {
   if (num_elems == 0) return FlatBuffer();
   float* data = nullptr;
-  if (num_elems <= std::numeric_limits<ptrdiff_t>::max() / sizeof(float)) {
+  if (num_elems <= kMaxElems) {
     data = static_cast<float*>(
         ::operator new (num_elems * sizeof(float), std::align_val_t{kAlignment}, std::nothrow));
   }

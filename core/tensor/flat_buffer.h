@@ -17,7 +17,9 @@ class FlatBuffer {
  public:
   static constexpr size_t kAlignment = 64;  // bytes: a cache line, and the widest SIMD register
 
-  // [num_elems] zeros. kResourceExhausted when the memory is not there.
+  static constexpr uint64_t kMaxElems = uint64_t{1} << 40;  // 4 TiB, as Layout::kMaxElems
+
+  // [num_elems] zeros. kResourceExhausted past kMaxElems or when the memory is not there.
   static absl::StatusOr<FlatBuffer> Zeros(uint64_t num_elems);
 
   FlatBuffer() = default;  // empty
