@@ -1,0 +1,131 @@
+#include "core/membership/coordinator.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/trust/node_key.h"
+#include "core/wire/membership_messages.h"
+
+namespace gdf::membership {
+namespace {
+
+// Log entries in one message; the transport's own limit is a little above 1 MiB.
+constexpr size_t kUpdateBytes = size_t{512} << 10;
+// A watcher that is told nothing else hears this often who is online, so that a lost peer event heals.
+constexpr absl::Duration kPresenceInterval = absl::Seconds(30);
+constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
+
+}  // namespace
+
+Coordinator::Coordinator(net::Transport& transport, state::State& state, const Clock& clock)
+    : transport_(transport), state_(state), log_(state, clock) {
+  state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(false); });
+  net::MethodOptions open;
+  open.open_to_strangers = true;
+  open.max_concurrent_per_peer = 1;
+  registrations_.push_back(transport_.HandleCall(
+      "membership.join", [this](NodeId peer, Buffer request) { return ServeJoin(peer, std::move(request)); }, open));
+  registrations_.push_back(transport_.HandleCall("membership.propose", [this](NodeId peer, Buffer request) {
+    return ServePropose(peer, std::move(request));
+  }));
+  registrations_.push_back(transport_.HandleStream(
+      "membership.watch",
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeWatch(peer, std::move(stream)); },
+      {}));
+  registrations_.push_back(
+      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(true); }));
+}
+
+Coordinator::~Coordinator() {
+  registrations_.clear();
+  state_.RemoveWatcher(state_watcher_);
+}
+
+std::vector<NodeId> Coordinator::Online() const {
+  std::vector<NodeId> online;
+  for (const NodeId& peer : transport_.Peers()) {
+    if (state_.CheckMember(peer, trust::Operation::kReadState).ok()) online.push_back(peer);
+  }
+  online.insert(std::upper_bound(online.begin(), online.end(), transport_.self()), transport_.self());
+  return online;
+}
+
+void Coordinator::Wake(bool presence) {
+  for (Watcher& watcher : watchers_) watcher.wake.Push(presence);
+}
+
+Task<absl::StatusOr<Buffer>> Coordinator::ServeJoin(NodeId peer, Buffer request) {
+  GDF_CO_ASSIGN_OR_RETURN(wire::JoinCall call, wire::DecodeJoinCall(request.view()));
+  GDF_CO_ASSIGN_OR_RETURN(wire::Command command, wire::DecodeCommand(call.command));
+  const auto* join = std::get_if<wire::Join>(&command.body);
+  if (join == nullptr) co_return absl::InvalidArgumentError("a join call must carry a join command");
+  if (trust::NodeIdOf(join->public_key) != peer) {
+    co_return absl::PermissionDeniedError("the key to be joined is not the one this connection was made with");
+  }
+  command.actor = peer;
+  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
+  GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
+  Log(LogLevel::kInfo, "join", {{"node", peer.Short()}, {"result", result.status}});
+  transport_.RecheckAdmission();
+  co_return Buffer(wire::Encode(wire::JoinAnswer{wire::EncodeCommandResult(result), network.genesis_record}));
+}
+
+Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer request) {
+  GDF_CO_ASSIGN_OR_RETURN(wire::Command command, wire::DecodeCommand(request.view()));
+  command.actor = peer;
+  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
+  co_return Buffer(wire::EncodeCommandResult(result));
+}
+
+Task<void> Coordinator::ServeWatch(NodeId, std::unique_ptr<net::Stream> stream) {
+  absl::StatusOr<std::optional<Buffer>> request = co_await stream->Receive(kWatchCallTimeout);
+  if (!request.ok() || !request->has_value()) co_return;
+  absl::StatusOr<wire::WatchCall> call = wire::DecodeWatchCall((*request)->view());
+  if (!call.ok()) {
+    stream->Cancel(call.status());
+    co_return;
+  }
+  if (call->from_index > state_.last_applied() + 1) {
+    stream->Cancel(absl::DataLossError(absl::StrCat(
+        "you have ", call->from_index - 1, " log entries, this coordinator ", state_.last_applied(),
+        ": its state was rolled back")));
+    co_return;
+  }
+  // Destroyed with this frame, also when the registration goes while the stream is open.
+  struct Listed {
+    std::list<Watcher>& list;
+    std::list<Watcher>::iterator it;
+    ~Listed() { list.erase(it); }
+  };
+  Listed listed{watchers_, watchers_.emplace(watchers_.end(), transport_.executor())};
+  const absl::Status ended = co_await StreamLog(*stream, *listed.it, call->from_index);
+  if (!ended.ok()) stream->Cancel(ended);
+}
+
+Task<absl::Status> Coordinator::StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next) {
+  bool presence = true;
+  while (true) {
+    wire::WatchUpdate update;
+    GDF_CO_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries, state_.LogEntries(next, kUpdateBytes));
+    for (state::LogEntry& entry : entries) {
+      if (update.entries.size() == wire::kMaxEntriesPerUpdate) break;
+      next = entry.index + 1;
+      update.entries.push_back({entry.index, std::move(entry.command)});
+    }
+    if (presence) update.online = Online();
+    presence = false;
+    if (!update.entries.empty() || update.online) {
+      GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(update))));
+    }
+    if (next <= state_.last_applied()) continue;
+    std::optional<bool> woken = co_await watcher.wake.Pop(kPresenceInterval);
+    presence = !woken || *woken;
+    while (!watcher.wake.empty()) {
+      std::optional<bool> more = co_await watcher.wake.Pop();
+      if (more && *more) presence = true;
+    }
+  }
+}
+
+}  // namespace gdf::membership

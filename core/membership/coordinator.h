@@ -1,0 +1,51 @@
+// The coordinator's services to members and joiners: records their commands, streams the command log and says who is
+// online. Methods: membership.join (open to strangers, who show an invite's secret), membership.propose, membership.watch.
+#ifndef GDF_CORE_MEMBERSHIP_COORDINATOR_H_
+#define GDF_CORE_MEMBERSHIP_COORDINATOR_H_
+
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/task.h"
+#include "core/net/transport.h"
+#include "core/state/command_log.h"
+#include "core/state/state.h"
+
+namespace gdf::membership {
+
+// On the executor.
+class Coordinator {
+ public:
+  // Serves at once. All outlive the coordinator.
+  Coordinator(net::Transport& transport, state::State& state, const Clock& clock);
+  ~Coordinator();
+
+  // As CommandLog::Propose.
+  absl::StatusOr<wire::CommandResult> Propose(wire::Command command) { return log_.Propose(std::move(command)); }
+  // This node and the members connected with it, in order of their ids.
+  std::vector<NodeId> Online() const;
+
+ private:
+  struct Watcher {
+    explicit Watcher(Executor& executor) : wake(executor) {}
+    Channel<bool> wake;  // something changed: entries, or (true) who is online
+  };
+  Task<absl::StatusOr<Buffer>> ServeJoin(NodeId peer, Buffer request);
+  Task<absl::StatusOr<Buffer>> ServePropose(NodeId peer, Buffer request);
+  Task<void> ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream);
+  Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
+  void Wake(bool presence);
+
+  net::Transport& transport_;
+  state::State& state_;
+  state::CommandLog log_;
+  std::list<Watcher> watchers_;
+  state::State::WatcherId state_watcher_;
+  std::vector<net::Registration> registrations_;  // last: its handlers go first
+};
+
+}  // namespace gdf::membership
+
+#endif  // GDF_CORE_MEMBERSHIP_COORDINATOR_H_

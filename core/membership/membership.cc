@@ -1,0 +1,273 @@
+#include "core/membership/membership.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/wire/membership_messages.h"
+
+namespace gdf::membership {
+namespace {
+
+constexpr absl::Duration kOpenTimeout = absl::Seconds(15);
+constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
+constexpr absl::Duration kLastRetry = absl::Seconds(10);  // a coordinator that comes back is found this soon
+
+}  // namespace
+
+Membership::Membership(Environment env) : env_(env), tasks_(env.executor) {
+  env_.transport.SetAdmission([this](NodeId peer) { return Admit(peer); });
+  state_watcher_ = env_.state.AddWatcher([this](uint64_t index) { OnApplied(index); });
+}
+
+Membership::~Membership() { env_.state.RemoveWatcher(state_watcher_); }
+
+net::Admission Membership::Admit(const NodeId& peer) {
+  if (joining_) {
+    for (const trust::InviteCoordinator& c : joining_->coordinators) {
+      if (c.id == peer) return net::Admission::kMember;
+    }
+  }
+  absl::StatusOr<state::Member> member = env_.state.member(peer);
+  if (member.ok() && member->status == state::MemberStatus::kActive) return net::Admission::kMember;
+  if (member.ok() && member->status == state::MemberStatus::kBanned) return net::Admission::kRefused;
+  return coordinator() ? net::Admission::kStranger : net::Admission::kRefused;
+}
+
+std::vector<NodeId> Membership::Coordinators() {
+  std::vector<NodeId> ids;
+  if (joining_) {
+    for (const trust::InviteCoordinator& c : joining_->coordinators) ids.push_back(c.id);
+  } else if (absl::StatusOr<state::Network> network = env_.state.network(); network.ok()) {
+    ids = network->coordinators;
+  }
+  return ids;
+}
+
+void Membership::OnApplied(uint64_t) {
+  if (joining_ && env_.state.CheckMember(env_.transport.self(), trust::Operation::kReadState).ok()) joining_.reset();
+  absl::StatusOr<std::vector<state::Member>> members = env_.state.members();
+  if (members.ok() && !joining_) {
+    for (const state::Member& member : *members) {
+      if (member.id == env_.transport.self()) continue;
+      const bool active = member.status == state::MemberStatus::kActive;
+      env_.transport.SetAddresses(member.id, active ? member.profile.addresses : std::vector<std::string>{});
+    }
+  }
+  env_.transport.RecheckAdmission();
+  for (const OneShot<bool>& waiter : std::exchange(applied_waiters_, {})) waiter.Set(true);
+}
+
+void Membership::Start(wire::NodeProfile profile) {
+  profile_ = std::move(profile);
+  if (!env_.state.has_network()) return;
+  OnApplied(env_.state.last_applied());
+  const std::vector<NodeId> coordinators = Coordinators();
+  if (std::find(coordinators.begin(), coordinators.end(), env_.transport.self()) != coordinators.end()) {
+    Serve();
+  } else {
+    tasks_.Spawn(Follow());
+  }
+}
+
+void Membership::Serve() {
+  coordinator_ = std::make_unique<Coordinator>(env_.transport, env_.state, env_.executor.clock());
+  tasks_.Spawn(TellProfile());
+}
+
+absl::StatusOr<NetworkId> Membership::Found(const std::string& name) {
+  if (env_.state.has_network() || joining_) {
+    return absl::FailedPreconditionError("this node is in a network already; leave it first: gdfctl leave");
+  }
+  trust::Genesis genesis;
+  genesis.name = name;
+  genesis.created_unix_ms = absl::ToUnixMillis(env_.executor.clock().Now());
+  genesis.coordinator_key = env_.key.public_key();
+  GDF_ASSIGN_OR_RETURN(std::string record, genesis.Sign(env_.key));
+  wire::Command command;
+  env_.rng.Fill(absl::MakeSpan(command.request));
+  command.actor = env_.transport.self();
+  command.body = wire::CreateNetwork{record, profile_};
+  state::CommandLog log(env_.state, env_.executor.clock());
+  GDF_ASSIGN_OR_RETURN(wire::CommandResult result, log.Propose(std::move(command)));
+  GDF_RETURN_IF_ERROR(result.status);
+  Serve();
+  return trust::NetworkIdOf(record);
+}
+
+Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name) {
+  if (env_.state.has_network() || joining_) {
+    co_return absl::FailedPreconditionError("this node is in a network already; leave it first: gdfctl leave");
+  }
+  if (!node_name.empty()) profile_.name = node_name;
+  joining_ = invite;
+  wire::Command command;
+  env_.rng.Fill(absl::MakeSpan(command.request));
+  command.actor = env_.transport.self();
+  wire::Join join;
+  join.network = invite.network;
+  join.invite = invite.id;
+  join.secret_hash = trust::InviteSecretHash(invite.id, invite.secret);
+  join.public_key = env_.key.public_key();
+  join.node = profile_;
+  command.body = join;
+  const Buffer request(wire::Encode(wire::JoinCall{invite.network, wire::EncodeCommand(command)}));
+
+  absl::Status outcome = absl::UnavailableError("the invite names no coordinator");
+  for (const trust::InviteCoordinator& c : invite.coordinators) {
+    env_.transport.SetAddresses(c.id, c.addresses);
+    absl::StatusOr<Buffer> reply = co_await env_.transport.Call(c.id, "membership.join", request, kJoinTimeout);
+    if (!reply.ok()) {
+      outcome = Annotate(reply.status(), absl::StrCat("coordinator ", c.id.Short()));
+      continue;
+    }
+    absl::StatusOr<wire::JoinAnswer> answer = wire::DecodeJoinAnswer(reply->view());
+    if (!answer.ok() || trust::NetworkIdOf(answer->genesis) != invite.network) {
+      outcome = absl::PermissionDeniedError("the coordinator serves another network than the invite's");
+      break;
+    }
+    absl::StatusOr<wire::CommandResult> result = wire::DecodeCommandResult(answer->result);
+    outcome = result.ok() ? result->status : result.status();
+    break;
+  }
+  // A repeated join of a known key: the first answer was lost on its way.
+  if (!outcome.ok() && outcome.code() != absl::StatusCode::kAlreadyExists) {
+    joining_.reset();
+    co_return outcome;
+  }
+  tasks_.Spawn(Follow());
+  while (joining_) {
+    OneShot<bool> applied(env_.executor);
+    applied.SetAfter(kJoinTimeout, false);
+    applied_waiters_.push_back(applied);
+    const bool progress = co_await applied.Wait();
+    if (!progress) {
+      co_return absl::DeadlineExceededError("joined, but the network's log does not arrive; it is still being tried");
+    }
+  }
+  co_return absl::OkStatus();
+}
+
+Task<void> Membership::Follow() {
+  absl::Duration pause = kFirstRetry;
+  while (true) {
+    for (const NodeId& coordinator : Coordinators()) {
+      const uint64_t before = env_.state.last_applied();
+      last_error_ = co_await FollowOnce(coordinator);
+      Log(LogLevel::kWarning, "coordinator_lost", {{"coordinator", coordinator.Short()}, {"why", last_error_}});
+      if (following_ || env_.state.last_applied() > before) pause = kFirstRetry;
+      following_ = false;
+      online_.clear();
+    }
+    const absl::Duration jitter = pause * (0.5 + env_.rng.Unit());
+    co_await Sleep(env_.executor, jitter);
+    pause = std::min(pause * 2, kLastRetry);
+  }
+}
+
+Task<absl::Status> Membership::FollowOnce(NodeId coordinator) {
+  absl::StatusOr<std::unique_ptr<net::Stream>> stream =
+      co_await env_.transport.Open(coordinator, "membership.watch", net::Priority::kControl, kOpenTimeout);
+  GDF_CO_RETURN_IF_ERROR(stream.status());
+  const wire::WatchCall call{env_.state.last_applied() + 1};
+  GDF_CO_RETURN_IF_ERROR(co_await (*stream)->Send(Buffer(wire::Encode(call))));
+  while (true) {
+    absl::StatusOr<std::optional<Buffer>> message = co_await (*stream)->Receive();
+    GDF_CO_RETURN_IF_ERROR(message.status());
+    if (!message->has_value()) co_return absl::UnavailableError("the coordinator ended the stream");
+    GDF_CO_RETURN_IF_ERROR(Apply(std::string((*message)->view())));
+    if (!following_) {
+      following_ = true;
+      last_error_ = absl::OkStatus();
+      tasks_.Spawn(TellProfile());
+    }
+  }
+}
+
+absl::Status Membership::Apply(const std::string& update_bytes) {
+  GDF_ASSIGN_OR_RETURN(wire::WatchUpdate update, wire::DecodeWatchUpdate(update_bytes));
+  for (const wire::LogEntryBytes& entry : update.entries) {
+    if (entry.index == 1 && joining_) {
+      GDF_ASSIGN_OR_RETURN(wire::Command first, wire::DecodeCommand(entry.command));
+      const auto* create = std::get_if<wire::CreateNetwork>(&first.body);
+      if (create == nullptr || trust::NetworkIdOf(create->genesis) != joining_->network) {
+        return absl::PermissionDeniedError("the log does not begin with the genesis that the invite names");
+      }
+    }
+    absl::StatusOr<wire::CommandResult> result = env_.state.Apply(entry.index, entry.command);
+    if (!result.ok() && result.status().code() != absl::StatusCode::kAlreadyExists) return result.status();
+  }
+  if (update.online) online_ = *std::move(update.online);
+  return absl::OkStatus();
+}
+
+Task<void> Membership::TellProfile() {
+  absl::StatusOr<state::Member> self = env_.state.member(env_.transport.self());
+  if (!self.ok()) co_return;
+  if (profile_.name.empty()) profile_.name = self->profile.name;
+  wire::NodeProfile wanted = profile_;
+  if (wanted == self->profile) co_return;
+  absl::StatusOr<wire::CommandResult> told = co_await ProposeChecked(wire::UpdateNode{std::move(wanted)});
+  if (!told.ok()) Log(LogLevel::kWarning, "profile_not_told", {{"why", told.status()}});
+}
+
+Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody body, absl::Duration timeout) {
+  wire::Command command;
+  env_.rng.Fill(absl::MakeSpan(command.request));
+  command.actor = env_.transport.self();
+  command.body = std::move(body);
+  GDF_CO_RETURN_IF_ERROR(wire::CheckCommand(command));
+  if (coordinator_) co_return coordinator_->Propose(std::move(command));
+  if (!env_.state.has_network()) {
+    co_return absl::FailedPreconditionError(
+        "this node is in no network; make one (gdfctl network create NAME) or join one (gdfctl join INVITE)");
+  }
+  const absl::Duration end = env_.executor.clock().Monotonic() + timeout;
+  const wire::RequestId request = command.request;
+  const Buffer bytes(wire::EncodeCommand(command));
+  absl::StatusOr<wire::CommandResult> result = absl::UnavailableError("no coordinator is known");
+  // The request id makes a repetition harmless, so what failed on its way is asked again until the time is up.
+  absl::Duration pause = kFirstRetry;
+  while (true) {
+    for (const NodeId& coordinator : Coordinators()) {
+      const absl::Duration left = end - env_.executor.clock().Monotonic();
+      if (left <= absl::ZeroDuration()) break;
+      absl::StatusOr<Buffer> reply = co_await env_.transport.Call(coordinator, "membership.propose", bytes, left);
+      result = reply.ok() ? wire::DecodeCommandResult(reply->view()) : absl::StatusOr<wire::CommandResult>(reply.status());
+      if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
+    }
+    if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
+    if (env_.executor.clock().Monotonic() + pause >= end) break;
+    co_await Sleep(env_.executor, pause);
+    pause = std::min(pause * 2, kLastRetry);
+  }
+  if (!result.ok()) co_return result;
+  // The caller may look at the state next: wait until it is there.
+  while (true) {
+    absl::StatusOr<std::optional<wire::CommandResult>> known = env_.state.ResultOf(env_.transport.self(), request);
+    if (!known.ok() || known->has_value()) break;
+    const absl::Duration left = end - env_.executor.clock().Monotonic();
+    if (left <= absl::ZeroDuration()) break;
+    OneShot<bool> applied(env_.executor);
+    applied.SetAfter(left, false);
+    applied_waiters_.push_back(applied);
+    co_await applied.Wait();
+  }
+  co_return result;
+}
+
+Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(wire::CommandBody body) {
+  absl::StatusOr<wire::CommandResult> result = co_await Propose(std::move(body));
+  if (result.ok() && !result->status.ok()) co_return result->status;
+  co_return result;
+}
+
+std::vector<NodeId> Membership::Online() const { return coordinator_ ? coordinator_->Online() : online_; }
+
+bool Membership::IsOnline(const NodeId& id) const {
+  const std::vector<NodeId> online = Online();
+  return std::find(online.begin(), online.end(), id) != online.end();
+}
+
+}  // namespace gdf::membership

@@ -1,0 +1,85 @@
+// This node's part in a network: founds or joins one, keeps the local state equal to the coordinator's by following its
+// command log, and hands commands to it. On a coordinator the same calls go to the log directly.
+#ifndef GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
+#define GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/rng.h"
+#include "core/base/task.h"
+#include "core/membership/coordinator.h"
+#include "core/net/transport.h"
+#include "core/state/state.h"
+#include "core/trust/invite.h"
+#include "core/trust/node_key.h"
+
+namespace gdf::membership {
+
+struct Environment {
+  Executor& executor;
+  net::Transport& transport;
+  state::State& state;
+  const trust::NodeKey& key;
+  Rng& rng;
+};
+
+// On the executor. Sets the transport's admission policy and keeps its address book.
+class Membership {
+ public:
+  explicit Membership(Environment env);
+  ~Membership();
+
+  // Takes up where the state left off: serves as coordinator, or follows one. `profile` is what this node says about
+  // itself; the network is told when it differs from what it knows.
+  void Start(wire::NodeProfile profile);
+
+  // Makes a network with this node as its coordinator. kFailedPrecondition when in one already.
+  absl::StatusOr<NetworkId> Found(const std::string& name);
+  // Joins with an invite and returns when the local state knows this node as a member. kFailedPrecondition when in a
+  // network already; kPermissionDenied with the network's reason (expired, used up, revoked, unknown); kUnavailable when
+  // no coordinator of the invite answers.
+  Task<absl::Status> Join(trust::Invite invite, std::string node_name);
+
+  // Has a command recorded, and returns once the local state has applied it. The outer status: could not be recorded, as
+  // far as known (kUnavailable: no coordinator; kDeadlineExceeded). `result.status`: the network's verdict.
+  Task<absl::StatusOr<wire::CommandResult>> Propose(wire::CommandBody body, absl::Duration timeout = absl::Seconds(20));
+  // Propose, with the verdict as the status.
+  Task<absl::StatusOr<wire::CommandResult>> ProposeChecked(wire::CommandBody body);
+
+  bool coordinator() const { return coordinator_ != nullptr; }
+  // Follows a coordinator's log right now, or is one.
+  bool connected() const { return coordinator() || following_; }
+  const absl::Status& last_error() const { return last_error_; }  // why not connected
+  std::vector<NodeId> Online() const;
+  bool IsOnline(const NodeId& id) const;
+  const wire::NodeProfile& profile() const { return profile_; }
+
+ private:
+  net::Admission Admit(const NodeId& peer);
+  void OnApplied(uint64_t index);
+  void Serve();
+  Task<void> Follow();
+  Task<absl::Status> FollowOnce(NodeId coordinator);
+  absl::Status Apply(const std::string& update_bytes);
+  Task<void> TellProfile();
+  std::vector<NodeId> Coordinators();
+
+  Environment env_;
+  wire::NodeProfile profile_;
+  std::optional<trust::Invite> joining_;  // from Join until the first log entry is here
+  std::unique_ptr<Coordinator> coordinator_;
+  bool following_ = false;
+  absl::Status last_error_;
+  std::vector<NodeId> online_;
+  std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry
+  state::State::WatcherId state_watcher_;
+  TaskScope tasks_;
+};
+
+}  // namespace gdf::membership
+
+#endif  // GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_

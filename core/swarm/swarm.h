@@ -1,0 +1,62 @@
+// Fetches a job's files, chunk by chunk, from any node that has them, and serves this node's chunks to the job's nodes.
+// Method: swarm.chunk.
+//
+//   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest, co_await swarm.Fetch(job, digest, holders, on_progress));
+#ifndef GDF_CORE_SWARM_SWARM_H_
+#define GDF_CORE_SWARM_SWARM_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/compute_pool.h"
+#include "core/base/task.h"
+#include "core/net/transport.h"
+#include "core/store/chunk_store.h"
+
+namespace gdf::swarm {
+
+// The owner name under which a job's chunks are pinned: "j17".
+std::string OwnerOf(JobId job);
+
+struct FetchProgress {
+  uint64_t bytes_done = 0;
+  uint64_t bytes_total = 0;
+};
+
+// On the executor.
+class Swarm {
+ public:
+  // May `peer` have chunks that are pinned for `job`? Asked for every request.
+  using Authorise = std::function<bool(JobId job, NodeId peer)>;
+
+  // Serves at once. The references outlive the swarm; `store` is shared with work on the pool.
+  Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store::ChunkStore> store, Authorise authorise);
+
+  // Makes all chunks of `manifest` present and pinned for `job`. `holders` are asked in turn, beginning at a place that
+  // differs between nodes; a missing, corrupt or refused chunk is asked of the next. kUnavailable, naming what is missing
+  // and why, when every holder has failed repeatedly for kPatience; kResourceExhausted when the disk is full.
+  Task<absl::StatusOr<store::Manifest>> Fetch(JobId job, Digest manifest, std::vector<NodeId> holders,
+                                              std::function<void(const FetchProgress&)> on_progress);
+
+  static constexpr absl::Duration kPatience = absl::Seconds(60);
+
+ private:
+  struct Job;
+  Task<absl::StatusOr<Buffer>> Serve(NodeId peer, Buffer request);
+  Task<absl::Status> FetchOne(std::shared_ptr<Job> job, store::ChunkId id);
+  Task<absl::Status> FetchSome(std::shared_ptr<Job> job);
+  Task<absl::StatusOr<Buffer>> Load(store::ChunkId id);
+
+  net::Transport& transport_;
+  ComputePool& pool_;
+  const std::shared_ptr<store::ChunkStore> store_;
+  const Authorise authorise_;
+  net::Registration registration_;
+};
+
+}  // namespace gdf::swarm
+
+#endif  // GDF_CORE_SWARM_SWARM_H_
