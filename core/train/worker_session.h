@@ -1,5 +1,6 @@
-// One task's worker as the daemon sees it: loads a job's model and data, runs inner steps, emits packed deltas.
-// core/rounds is written against this; gdfd/supervisor implements it over a sandboxed child process.
+// One task's worker as the daemon sees it: loads a job's model and data, runs inner steps, emits
+// packed deltas. core/rounds is written against this; gdfd/supervisor implements it over a
+// sandboxed child process.
 //
 //   GDF_CO_ASSIGN_OR_RETURN(LoadResult loaded, co_await session.Load(std::move(load)));
 //   GDF_CO_RETURN_IF_ERROR(co_await session.Apply(round, theta));
@@ -30,12 +31,13 @@
 
 namespace gdf::train {
 
-// A file the worker may read: it is handed over open, read-only; the worker opens nothing by itself.
+// A file the worker may read: it is handed over open, read-only; the worker opens nothing by
+// itself.
 struct InputFile {
   // What it is, by its first part:
   //   "data/NAME", "valid/NAME"   the dataset and its held-out files, in the order of the list
-  //   "model/NAME"                a file of the Hugging Face folder (config.json, *.safetensors, tokenizer.json, ...)
-  //   "tokenizer/NAME"            data.tokenizer's file
+  //   "model/NAME"                a file of the Hugging Face folder (config.json, *.safetensors,
+  //   tokenizer.json, ...) "tokenizer/NAME"            data.tokenizer's file
   std::string name;
   std::string path;   // of a regular file on this node, or empty:
   Buffer bytes = {};  // then the contents themselves
@@ -49,23 +51,25 @@ struct DataStream {
 };
 
 struct LoadRequest {
-  std::string job_yaml;           // text that config::ParseJobSpec takes; its seed, precision and shapes hold
+  std::string
+      job_yaml;  // text that config::ParseJobSpec takes; its seed, precision and shapes hold
   std::vector<InputFile> inputs;  // at most kMaxInputs
   int64_t member_index = 0;
   int64_t num_members = 1;
   config::Device device = config::Device::kCpu;
-  int64_t threads = 0;            // CPU threads; 0: job.yaml's, and one a core when that is 0 too
+  int64_t threads = 0;  // CPU threads; 0: job.yaml's, and one a core when that is 0 too
   static constexpr size_t kMaxInputs = 65536;
 };
 
 struct LoadResult {
-  tensor::Layout layout;         // num_params is layout.num_params()
+  tensor::Layout layout;  // num_params is layout.num_params()
   int64_t vocab = 0;
   int64_t train_tokens = 0;
-  int64_t valid_tokens = 0;      // 0: nothing to evaluate on
-  int64_t tokens_per_step = 0;   // of this node: batch_size * gradient_accumulation * sequence_length
-  int64_t threads = 0;           // in use
-  std::string device_name;       // for people: "cpu" or the GPU's name
+  int64_t valid_tokens = 0;  // 0: nothing to evaluate on
+  int64_t tokens_per_step =
+      0;                    // of this node: batch_size * gradient_accumulation * sequence_length
+  int64_t threads = 0;      // in use
+  std::string device_name;  // for people: "cpu" or the GPU's name
   config::Precision precision = config::Precision::kFp32;  // in use; never kAuto
 };
 
@@ -77,10 +81,12 @@ struct StepProgress {
 };
 
 struct RunRequest {
-  int64_t until_step = 0;            // runs until this many inner steps are done since the job began
-  std::optional<int64_t> from_step;  // when set, the step counter becomes this first (joined late, lost its state)
+  int64_t until_step = 0;  // runs until this many inner steps are done since the job began
+  std::optional<int64_t>
+      from_step;  // when set, the step counter becomes this first (joined late, lost its state)
   std::optional<DataStream> stream;  // when set, draws from there from now on (the members changed)
-  std::function<void(const StepProgress&)> on_step = {};  // on the executor; not every step when they are short
+  std::function<void(const StepProgress&)> on_step =
+      {};  // on the executor; not every step when they are short
 };
 
 struct RunResult {
@@ -88,7 +94,7 @@ struct RunResult {
   int64_t steps = 0;     // of this call
   double mean_loss = 0;  // over them, nats per token
   double last_loss = 0;
-  int64_t tokens = 0;    // trained on, in this call
+  int64_t tokens = 0;  // trained on, in this call
   absl::Duration compute;
   data::Cursor cursor;
 };
@@ -96,13 +102,15 @@ struct RunResult {
 struct EmitRequest {
   RoundId round;
   compress::CodecSpec codec;
-  double beta = 0;      // share of the residual carried on: spec's error_feedback_beta, or 0 without error feedback
+  double beta = 0;  // share of the residual carried on: spec's error_feedback_beta, or 0 without
+                    // error feedback
   double max_norm = 0;  // L2 norm to which the contribution is clipped; 0: not clipped
 };
 
 struct EmitResult {
-  Buffer packed;          // Codec::PackedSize(num_params) bytes in memory of the daemon's own; contents not trusted
-  double norm = 0;        // L2 norm of the contribution before clipping
+  Buffer packed;  // Codec::PackedSize(num_params) bytes in memory of the daemon's own; contents not
+                  // trusted
+  double norm = 0;  // L2 norm of the contribution before clipping
   absl::Duration compute;
 };
 
@@ -112,10 +120,10 @@ struct EvalResult {
 };
 
 struct GenerateRequest {
-  std::string prompt;       // UTF-8; empty: begins with the tokenizer's first special id, or a newline
+  std::string prompt;  // UTF-8; empty: begins with the tokenizer's first special id, or a newline
   int64_t max_tokens = 100;
-  double temperature = 0;   // 0: the most probable token each time
-  int64_t top_k = 0;        // 0: all
+  double temperature = 0;  // 0: the most probable token each time
+  int64_t top_k = 0;       // 0: all
   uint64_t seed = 0;
   std::function<void(std::string_view)> on_text = {};  // new text as it comes, on the executor
 };
@@ -126,8 +134,8 @@ struct GenerateResult {
   absl::Duration compute;
 };
 
-// What `transformers` needs beside the weights. The weights are written by the daemon: the tensors of `layout` in
-// order, first θ, then zeros for what layout has beyond it.
+// What `transformers` needs beside the weights. The weights are written by the daemon: the tensors
+// of `layout` in order, first θ, then zeros for what layout has beyond it.
 struct ExportPlan {
   struct File {
     std::string name;  // a plain file name, checked
@@ -146,11 +154,12 @@ struct ExitInfo {
   std::string text;  // for people: "killed by SIGKILL: memory limit of 4.0 GiB reached"
 };
 
-// All functions are called on the executor, and tasks finish there. Calls are served one after the other in the order
-// made. Spans must stay valid until the task has finished or is destroyed. Every call fails with
-//   kUnavailable         the worker has ended (the message is ExitInfo's text); it does not come back
-//   kFailedPrecondition  called before Load succeeded
-//   kResourceExhausted   out of host or GPU memory
+// All functions are called on the executor, and tasks finish there. Calls are served one after the
+// other in the order made. Spans must stay valid until the task has finished or is destroyed. Every
+// call fails with
+//   kUnavailable         the worker has ended (the message is ExitInfo's text); it does not come
+//   back kFailedPrecondition  called before Load succeeded kResourceExhausted   out of host or GPU
+//   memory
 // besides what is said below.
 class WorkerSession {
  public:
@@ -159,32 +168,35 @@ class WorkerSession {
   // Once, first. kInvalidArgument: the job, its data or its model's files cannot be used, and why.
   virtual Task<absl::StatusOr<LoadResult>> Load(LoadRequest request) = 0;
 
-  // Copies the local parameters to `out`, [num_params]; after Load those are θ_0: model.from's or the seed's.
+  // Copies the local parameters to `out`, [num_params]; after Load those are θ_0: model.from's or
+  // the seed's.
   virtual Task<absl::Status> ReadParameters(absl::Span<float> out) = 0;
 
-  // `theta`, [num_params], becomes the local parameters and the reference from which deltas are taken (θ_t).
+  // `theta`, [num_params], becomes the local parameters and the reference from which deltas are
+  // taken (θ_t).
   virtual Task<absl::Status> Apply(RoundId round, absl::Span<const float> theta) = 0;
 
-  // Inner steps. kDataLoss: a loss or gradient is not finite; the parameters are those before that step.
-  // kFailedPrecondition before the first Apply.
+  // Inner steps. kDataLoss: a loss or gradient is not finite; the parameters are those before that
+  // step. kFailedPrecondition before the first Apply.
   virtual Task<absl::StatusOr<RunResult>> Run(RunRequest request) = 0;
 
-  // Packs Δ = θ_t − θ_local with error feedback. kFailedPrecondition: Δ is not finite, no Apply for this round, or
-  // the last Emit is not settled.
+  // Packs Δ = θ_t − θ_local with error feedback. kFailedPrecondition: Δ is not finite, no Apply for
+  // this round, or the last Emit is not settled.
   virtual Task<absl::StatusOr<EmitResult>> Emit(EmitRequest request) = 0;
 
-  // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on (not applied).
+  // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on
+  // (not applied).
   virtual Task<absl::Status> Settle(RoundId round, bool applied) = 0;
 
-  // Loss at the local parameters over at most `max_batches` batches of the held-out part; 0: all of it.
-  // kFailedPrecondition when nothing is held out.
+  // Loss at the local parameters over at most `max_batches` batches of the held-out part; 0: all of
+  // it. kFailedPrecondition when nothing is held out.
   virtual Task<absl::StatusOr<EvalResult>> Evaluate(int64_t max_batches) = 0;
 
   // Inner state without the parameters: step, optimiser moments, data cursor, residual. Opaque.
   virtual Task<absl::StatusOr<Buffer>> Save() = 0;
 
-  // Puts back what Save gave, on this node or a later run. kInvalidArgument, with nothing changed, when it is not a
-  // state of this job.
+  // Puts back what Save gave, on this node or a later run. kInvalidArgument, with nothing changed,
+  // when it is not a state of this job.
   virtual Task<absl::Status> Restore(Buffer state) = 0;
 
   // Continues a prompt with the local parameters.
