@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
-#include "round.pb.h"
+#include "proto/round.pb.h"
 
 namespace gdf::wire {
 namespace {
