@@ -1,0 +1,72 @@
+// Everything a job's rounds touch on one node, passed in as one value.
+#ifndef GDF_CORE_ROUNDS_ROUND_ENV_H_
+#define GDF_CORE_ROUNDS_ROUND_ENV_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/base/compute_pool.h"
+#include "core/base/executor.h"
+#include "core/base/task.h"
+#include "core/checkpoint/checkpoint_store.h"
+#include "core/config/job_spec.h"
+#include "core/net/transport.h"
+#include "core/train/worker_session.h"
+#include "core/trust/node_key.h"
+#include "core/wire/round_messages.h"
+#include "core/wire/state_commands.h"
+
+namespace gdf::rounds {
+
+// "Open an epoch after `current` without `lost`" (nobody lost: with whoever is there).
+struct EpochRequest {
+  JobId job;
+  Epoch current;
+  std::vector<NodeId> lost;
+  std::string reason;
+};
+
+// The network's coordinators as a job's members see them. Calls may be repeated; kUnavailable: try again later.
+class Coordinator {
+ public:
+  virtual ~Coordinator() = default;
+  // OK: heard. The new epoch arrives by JobMember::SetEpoch.
+  virtual Task<absl::Status> RequestEpoch(EpochRequest request) = 0;
+  virtual Task<absl::Status> ReportJob(wire::ReportJob report) = 0;
+  virtual Task<absl::Status> FinishJob(wire::FinishJob finish) = 0;
+  virtual Task<absl::Status> ReportEvent(wire::JobEvent event) = 0;
+};
+
+// How long a job waits for what. Every wait has one of these or the job's round_deadline.
+struct RoundTimings {
+  absl::Duration call = absl::Seconds(20);       // a control request and its answer
+  absl::Duration persist = absl::Minutes(5);     // one that writes a state to disk, or applies it
+  absl::Duration reconnect = absl::Seconds(10);  // a lost connection may come back for this long
+  absl::Duration retry = absl::Milliseconds(500);
+  absl::Duration enter = absl::Seconds(60);      // for every member to answer when an epoch begins
+  absl::Duration majority = absl::Minutes(10);   // for a majority, then the job fails
+  absl::Duration epoch = absl::Seconds(30);      // for the coordinators to open an epoch that was asked for
+  absl::Duration lead_silence = absl::Minutes(2);  // a lead that is connected and says nothing, beside a round's time
+};
+
+// References must outlive the JobMember.
+struct RoundEnv {
+  JobId job;
+  const config::JobSpec& spec;
+  Executor& executor;
+  ComputePool& pool;
+  net::Transport& transport;
+  train::WorkerSession& worker;      // loaded
+  train::LoadResult loaded;
+  checkpoint::CheckpointStore& store;  // num_params as loaded
+  const trust::NodeKey& key;
+  Coordinator& coordinator;
+  RoundTimings timings = {};
+};
+
+}  // namespace gdf::rounds
+
+#endif  // GDF_CORE_ROUNDS_ROUND_ENV_H_
