@@ -18,7 +18,7 @@ struct InnerState {
 
   config::InnerOptimizer optimizer = config::InnerOptimizer::kAdamW;
   int64_t step = 0;  // inner steps done
-  data::Cursor cursor;
+  data::Cursor cursor = {};
   uint64_t num_moments = 0;  // 2: AdamW, 1: SGD with momentum, 0: SGD without
   uint64_t num_params = 0;
 

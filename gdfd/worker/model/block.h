@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "core/config/model_shape.h"
 #include "gdfd/worker/model/attention.h"
 #include "gdfd/worker/model/layers.h"
@@ -18,7 +20,7 @@ struct Mlp {
   Linear down;
 };
 
-// What the backward pass of one block needs. Cleared of all but `x`, the rest can be computed again.
+// What the backward pass of one block needs.
 struct BlockTape {
   at::Tensor x;      // [n, width] float32: the block's input
   Norm::Tape norm1;
@@ -30,6 +32,13 @@ struct BlockTape {
   at::Tensor h2;
   at::Tensor up;     // before the activation
   at::Tensor active; // after it
+
+  // Drops what another forward pass over `x` can compute again.
+  void KeepInput() {
+    BlockTape kept;
+    kept.x = x;
+    *this = std::move(kept);
+  }
 };
 
 struct Block {

@@ -178,7 +178,7 @@ at::Tensor Decoder::TrainPass(const at::Tensor& inputs, const at::Tensor& target
   at::Tensor x = Embed(inputs, extent);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i].Forward(x, extent, tapes[i]);
-    if (options_.recompute) tapes[i] = BlockTape{.x = tapes[i].x};
+    if (options_.recompute) tapes[i].KeepInput();
   }
   Norm::Tape norm_tape;
   const at::Tensor h = final_norm_.Forward(x, norm_tape);
@@ -186,7 +186,7 @@ at::Tensor Decoder::TrainPass(const at::Tensor& inputs, const at::Tensor& target
   const at::Tensor dh = HeadPass(h, targets.flatten(), scale, mode, loss);
   at::Tensor dx = final_norm_.Backward(x, norm_tape, dh, mode);
   for (size_t i = blocks_.size(); i-- > 0;) {
-    if (options_.recompute) blocks_[i].Forward(at::Tensor(tapes[i].x), extent, tapes[i]);
+    if (options_.recompute) blocks_[i].Forward(tapes[i].x, extent, tapes[i]);
     dx = blocks_[i].Backward(std::move(dx), extent, tapes[i], mode);
     tapes[i] = BlockTape();
   }
