@@ -57,7 +57,7 @@ struct LlamaShape {
   int64_t context = 1024;
   int64_t vocab = 0;  // 0: as many as the tokenizer has ids
   double rope_theta = 10000.0;
-  std::optional<Llama3RopeScaling> rope_scaling;
+  std::optional<Llama3RopeScaling> rope_scaling = std::nullopt;
   double rms_eps = 1e-5;
   bool tied_embeddings = false;
   bool attention_bias = false;  // in q, k, v and the output projection

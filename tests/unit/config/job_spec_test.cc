@@ -1,0 +1,201 @@
+#include "core/config/job_spec.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace gdf::config {
+namespace {
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  REQUIRE(in);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+JobSpec Parse(const std::string& text, const std::string& name) {
+  const auto spec = ParseJobSpec(text, name);
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+std::vector<JobSpec> Examples() {
+  std::vector<JobSpec> specs;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(GDF_SOURCE_DIR) + "/configs/examples")) {
+    if (entry.path().extension() == ".yaml") {
+      specs.push_back(Parse(ReadFile(entry.path()), entry.path().filename()));
+    }
+  }
+  return specs;
+}
+
+JobSpec Example(const std::string& name) {
+  return Parse(ReadFile(std::string(GDF_SOURCE_DIR) + "/configs/examples/" + name), name);
+}
+
+TEST_CASE("every example parses, and its canonical form is the same job") {
+  const std::vector<JobSpec> specs = Examples();
+  REQUIRE(specs.size() >= 5);
+  for (const JobSpec& spec : specs) {
+    const std::string yaml = ToYaml(spec);
+    INFO(yaml);
+    CHECK(Parse(yaml, "canonical.yaml") == spec);
+    CHECK(ToYaml(Parse(yaml, "canonical.yaml")) == yaml);
+  }
+}
+
+TEST_CASE("every yaml block of docs/job-spec.md parses") {
+  const std::string doc = ReadFile(std::string(GDF_SOURCE_DIR) + "/docs/job-spec.md");
+  int blocks = 0;
+  const std::string open = "```yaml\n";
+  for (size_t at = doc.find(open); at != std::string::npos; at = doc.find(open, at + 1)) {
+    const size_t begin = at + open.size();
+    Parse(doc.substr(begin, doc.find("```", begin) - begin), "docs/job-spec.md");
+    ++blocks;
+  }
+  CHECK(blocks >= 1);
+}
+
+TEST_CASE("docs/job-spec.md names every key that a job can have") {
+  const std::string doc = ReadFile(std::string(GDF_SOURCE_DIR) + "/docs/job-spec.md");
+  std::vector<JobSpec> specs = Examples();
+  JobSpec scaled = Example("llama-from-scratch.yaml");
+  std::get<LlamaShape>(*scaled.model.shape).rope_scaling = Llama3RopeScaling{};
+  scaled.nodes.where = {"a", "b"};
+  specs.push_back(scaled);
+  std::set<std::string> keys;
+  for (const JobSpec& spec : specs) {
+    std::istringstream lines(ToYaml(spec));
+    for (std::string line; std::getline(lines, line);) {
+      const size_t begin = line.find_first_not_of(' ');
+      keys.insert(line.substr(begin, line.find(':') - begin));
+    }
+  }
+  CHECK(keys.size() > 70);
+  for (const std::string& key : keys) {
+    INFO(key);
+    CHECK(doc.find("`" + key + "`") != std::string::npos);
+  }
+}
+
+TEST_CASE("char-gpt.yaml is the published nanoGPT recipe") {
+  const JobSpec spec = Example("char-gpt.yaml");
+  Gpt2Shape shape = std::get<Gpt2Shape>(*spec.model.shape);
+  CHECK(shape == Gpt2Shape{.layers = 4,
+                           .heads = 4,
+                           .width = 128,
+                           .ffn_width = 512,
+                           .context = 64,
+                           .vocab = 0,
+                           .bias = false,
+                           .tied_embeddings = true,
+                           .layer_norm_eps = 1e-5,
+                           .activation = Activation::kGelu});
+  CHECK(spec.train.batch_size == 12);
+  CHECK(spec.train.optimizer.lr == 1e-3);
+  CHECK(spec.train.optimizer.beta1 == 0.9);
+  CHECK(spec.train.optimizer.beta2 == 0.99);
+  CHECK(spec.train.optimizer.weight_decay == 0.1);
+  CHECK(spec.data.tokenizer == TokenizerKind::kChar);
+  CHECK(spec.data.validation_fraction == 0.1);
+  CHECK(spec.rounds.codec == CodecSpec{CodecKind::kInt8, 256});
+  CHECK(spec.rounds.error_feedback);
+  CHECK(spec.rounds.outer == OuterSpec{OuterOptimizer::kNesterov, 0.7, 0.9});
+  CHECK(spec.nodes.min == 4);
+  CHECK(spec.nodes.max == 4);
+}
+
+TEST_CASE("defaults that follow from other keys") {
+  const JobSpec jsonl = Example("jsonl.yaml");
+  CHECK(jsonl.rounds.outer == OuterSpec{OuterOptimizer::kSgd, 1.0, 0.0});
+  CHECK_FALSE(jsonl.rounds.error_feedback);
+  CHECK(jsonl.nodes == NodesSpec{});
+  CHECK(std::get<Gpt2Shape>(*jsonl.model.shape).ffn_width == 1536);
+
+  const JobSpec finetune = Example("finetune-smollm2.yaml");
+  CHECK(finetune.data.tokenizer == TokenizerKind::kModel);
+  CHECK(finetune.model.from->path == "SmolLM2-135M");
+  CHECK(finetune.model.from->at.line == 7);
+  CHECK(finetune.model.from->at.column == 9);
+  CHECK(FormatLocation("job.yaml", finetune.model.from->at) == "job.yaml:7:9");
+
+  const JobSpec llama = Example("llama-from-scratch.yaml");
+  CHECK(std::get<LlamaShape>(*llama.model.shape).head_width == 64);
+  CHECK(llama.data.validation_fraction == 0);
+  CHECK(llama.limits.max_wall_time == absl::Hours(48));
+  CHECK(llama.nodes.gpu_memory_bytes == uint64_t{16} << 30);
+}
+
+TEST_CASE("any text survives the canonical form") {
+  JobSpec spec = Example("jsonl.yaml");
+  for (const std::string& text :
+       {std::string("a: b # c"), std::string("\"quoted\" 'too' \\"),
+        std::string("line\nbreak\ttab"), std::string("true"), std::string("~"),
+        std::string("ünï ☃ 𝄞"), std::string(" lead trail "), std::string("\x01"),
+        std::string("\xc2\x85 \xe2\x80\xa8 x")}) {
+    spec.data.files = {{text, {}}};
+    spec.data.field = text;
+    INFO(ToYaml(spec));
+    CHECK(Parse(ToYaml(spec), "job.yaml") == spec);
+  }
+}
+
+TEST_CASE("the last round takes what is left") {
+  JobSpec spec;
+  spec.train.steps = 105;
+  spec.rounds.inner_steps = 50;
+  CHECK(NumRounds(spec) == 3);
+  CHECK(InnerStepsOfRound(spec, 0) == 50);
+  CHECK(InnerStepsOfRound(spec, 2) == 5);
+  spec.train.steps = 100;
+  CHECK(NumRounds(spec) == 2);
+  CHECK(InnerStepsOfRound(spec, 1) == 50);
+}
+
+// Values by hand from the formulas; the cosine is nanoGPT's.
+TEST_CASE("learning-rate schedules") {
+  TrainSpec t;
+  t.steps = 2000;
+  t.optimizer.lr = 1e-3;
+  t.schedule = {LrSchedule::kCosine, 100, 1e-4, 0};
+  CHECK(LearningRateAt(t, 0) == 0);
+  CHECK(LearningRateAt(t, 50) == Approx(5e-4));
+  CHECK(LearningRateAt(t, 100) == Approx(1e-3));
+  CHECK(LearningRateAt(t, 1050) == Approx(5.5e-4));         // half way
+  CHECK(LearningRateAt(t, 575) == Approx(8.681980515e-4));  // 1e-4 + 0.45e-3 (1 + cos 45°)
+  CHECK(LearningRateAt(t, 2000) == Approx(1e-4));
+
+  t.schedule = {LrSchedule::kLinear, 0, 0, 0};
+  CHECK(LearningRateAt(t, 500) == Approx(7.5e-4));
+  t.schedule = {LrSchedule::kWsd, 100, 0, 400};
+  CHECK(LearningRateAt(t, 1599) == Approx(1e-3));
+  CHECK(LearningRateAt(t, 1800) == Approx(5e-4));
+  t.schedule = {LrSchedule::kConstant, 10, 0, 0};
+  CHECK(LearningRateAt(t, 5) == Approx(5e-4));
+  CHECK(LearningRateAt(t, 1999) == 1e-3);
+  t.steps = 10;  // all warm-up
+  t.schedule = {LrSchedule::kCosine, 10, 0, 0};
+  CHECK(LearningRateAt(t, 10) == Approx(1e-3));
+}
+
+TEST_CASE("a folder's model must have room for the sequence") {
+  const JobSpec spec = Example("finetune-smollm2.yaml");
+  LlamaShape shape;
+  shape.context = 256;
+  CHECK(ValidateWithShape(spec, shape).ok());
+  shape.context = 255;
+  CHECK(ValidateWithShape(spec, shape).message() ==
+        "'data.sequence_length' must be at most the model's context (255), got 256");
+}
+
+}  // namespace
+}  // namespace gdf::config

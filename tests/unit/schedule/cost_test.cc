@@ -1,0 +1,169 @@
+// Every figure below is arithmetic by hand from docs/job-spec.md ("What a job costs").
+#include "core/schedule/cost.h"
+
+#include <catch2/catch.hpp>
+
+namespace gdf::schedule {
+namespace {
+
+using config::CodecKind;
+using config::Gpt2Shape;
+using config::JobSpec;
+using config::LlamaShape;
+
+// The character GPT: 804,096 parameters with 65 characters.
+constexpr uint64_t kParams = 804'096;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+Gpt2Shape Shape() {
+  return {.layers = 4,
+          .heads = 4,
+          .width = 128,
+          .ffn_width = 512,
+          .context = 64,
+          .vocab = 65,
+          .bias = false};
+}
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.model.shape = Shape();
+  spec.data.sequence_length = 64;
+  spec.data.tokenizer = config::TokenizerKind::kChar;
+  spec.train.steps = 2000;
+  spec.train.batch_size = 12;
+  spec.train.optimizer.lr = 1e-3;
+  spec.rounds.inner_steps = 50;
+  spec.nodes.min = spec.nodes.max = 4;
+  return spec;
+}
+
+CostInput Input(const JobSpec* spec, int64_t nodes) {
+  CostInput in;
+  in.spec = spec;
+  in.shape = Shape();
+  in.dataset_bytes = 1'000'000;
+  in.num_nodes = nodes;
+  return in;
+}
+
+uint64_t Item(const CostSum& sum, const std::string& name) {
+  for (const CostItem& item : sum.items) {
+    if (item.name == name) return item.bytes;
+  }
+  return 0;
+}
+
+TEST_CASE("bytes on the wire of reduce-scatter and all-gather") {
+  JobSpec spec = Spec();
+  spec.rounds.codec = {CodecKind::kFp32, 0};
+  CHECK(EstimateCost(Input(&spec, 1)).upload_bytes_per_round == 0);
+  CHECK(EstimateCost(Input(&spec, 2)).upload_bytes_per_round == 4 * kParams);
+  CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 6 * kParams);  // 2 * 3/4 * 4P
+  spec.rounds.codec = {CodecKind::kBf16, 0};
+  CHECK(EstimateCost(Input(&spec, 4)).download_bytes_per_round == 3 * kParams);
+  spec.rounds.codec = {CodecKind::kInt8, 256};
+  // P + 4 * 3141 scales = 816,660 packed; * 3/2
+  CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 1'224'990);
+}
+
+TEST_CASE("rounds, tokens and parameters") {
+  const JobSpec spec = Spec();
+  const Cost cost = EstimateCost(Input(&spec, 4));
+  CHECK(cost.num_parameters == static_cast<int64_t>(kParams));
+  CHECK(cost.num_rounds == 40);
+  CHECK(cost.tokens == 2000.0 * 12 * 64 * 4);
+  CHECK(cost.download_bytes_once == 1'000'000);
+}
+
+TEST_CASE("memory of a node that trains on its CPU") {
+  const JobSpec spec = Spec();
+  const Cost cost = EstimateCost(Input(&spec, 4));
+  const CostSum& m = cost.host_memory;
+  CHECK(Item(m, "parameters") == 4 * kParams);
+  CHECK(Item(m, "gradients") == 4 * kParams);
+  CHECK(Item(m, "optimizer state") == 8 * kParams);
+  CHECK(Item(m, "bf16 weights") == 0);
+  // 768 tokens * (4 layers * (8*128 + 2*512) values * 4 bytes + 3 * 65 * 4)
+  CHECK(Item(m, "activations") == 768 * (4 * 2048 * 4 + 780));
+  CHECK(Item(m, "round start") == 4 * kParams);
+  CHECK(Item(m, "delta and residual") == 12 * kParams);
+  CHECK(Item(m, "tokens") == 4'000'000);
+  CHECK(Item(m, "shared segment") == 4 * kParams);
+  CHECK(Item(m, "outer state") == 12 * kParams);
+  CHECK(Item(m, "exchange") == 2 * 816'660);
+  CHECK(Item(m, "processes") == 448 * kMiB);
+  CHECK(m.total_bytes() == 48 * kParams + 25'764'864 + 4'000'000 + 1'633'320 + 448 * kMiB);
+  CHECK(cost.gpu_memory.items.empty());
+  CHECK(Item(cost.disk, "dataset") == 1'000'000);
+  CHECK(Item(cost.disk, "checkpoints") == 2 * 8 * kParams);
+  CHECK(Item(cost.disk, "node's own state") == 12 * kParams);
+}
+
+TEST_CASE("what the job's options change") {
+  JobSpec spec = Spec();
+  spec.train.optimizer.kind = config::InnerOptimizer::kSgd;
+  spec.rounds.outer = {config::OuterOptimizer::kSgd, 1.0, 0.0};
+  spec.train.recompute = true;
+  spec.train.precision = config::Precision::kBf16;
+  Cost cost = EstimateCost(Input(&spec, 1));
+  CHECK(Item(cost.host_memory, "optimizer state") == 0);
+  CHECK(Item(cost.host_memory, "outer state") == 8 * kParams);
+  CHECK(Item(cost.host_memory, "exchange") == 0);
+  CHECK(Item(cost.host_memory, "bf16 weights") == 2 * kParams);
+  // 768 tokens * ((4 layers * 128 + one layer's 2048) values * 2 bytes + 780)
+  CHECK(Item(cost.host_memory, "activations") == 768 * (2560 * 2 + 780));
+  CHECK(Item(cost.disk, "checkpoints") == 2 * 4 * kParams);
+  spec.train.optimizer.momentum = 0.9;
+  CHECK(Item(EstimateCost(Input(&spec, 1)).host_memory, "optimizer state") == 4 * kParams);
+}
+
+TEST_CASE("on GPUs the worker's memory is theirs, and the batch is shared") {
+  const JobSpec spec = Spec();
+  CostInput in = Input(&spec, 2);
+  in.gpu = true;
+  in.gpus_per_node = 4;
+  const Cost cost = EstimateCost(in);
+  CHECK(Item(cost.host_memory, "parameters") == 0);
+  CHECK(Item(cost.gpu_memory, "parameters") == 4 * kParams);
+  CHECK(Item(cost.gpu_memory, "bf16 weights") == 2 * kParams);  // precision: auto
+  CHECK(Item(cost.gpu_memory, "activations") == 3 * 64 * (4 * 2048 * 2 + 780));
+  CHECK(Item(cost.host_memory, "outer state") == 12 * kParams);
+}
+
+TEST_CASE("Llama keeps its own values for the backward pass") {
+  const JobSpec spec = Spec();
+  CostInput in = Input(&spec, 1);
+  in.shape = LlamaShape{.layers = 2,
+                        .heads = 4,
+                        .kv_heads = 2,
+                        .head_width = 8,
+                        .width = 32,
+                        .ffn_width = 64,
+                        .context = 64,
+                        .vocab = 65};
+  // 768 * (2 * (4*32 + 3*32 + 3*16 + 4*64) * 4 + 780)
+  CHECK(Item(EstimateCost(in).host_memory, "activations") == 768 * (2 * 528 * 4 + 780));
+}
+
+TEST_CASE("time is told only when a speed is known") {
+  const JobSpec spec = Spec();
+  CostInput in = Input(&spec, 4);
+  CHECK_FALSE(EstimateCost(in).compute_time.has_value());
+  CHECK_FALSE(EstimateCost(in).exchange_time.has_value());
+  in.tokens_per_sec = 7680;             // 2000 * 768 / 7680
+  in.upload_bytes_per_sec = 1'224'990;  // one round a second
+  CHECK(EstimateCost(in).compute_time == absl::Seconds(200));
+  CHECK(EstimateCost(in).exchange_time == absl::Seconds(40));
+}
+
+TEST_CASE("a sum shows its parts") {
+  CostSum sum;
+  sum.Add("parameters", 1 << 20);
+  sum.Add("nothing", 0);
+  sum.Add("gradients", 1 << 20);
+  CHECK(sum.ToString() == "2.0 MiB: parameters 1.0 MiB + gradients 1.0 MiB");
+}
+
+}  // namespace
+}  // namespace gdf::schedule
