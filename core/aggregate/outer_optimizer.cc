@@ -1,5 +1,7 @@
 #include "core/aggregate/outer_optimizer.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/tensor/finite.h"
@@ -8,6 +10,9 @@ namespace gdf::aggregate {
 namespace {
 
 constexpr float kMaxLearningRate = 10.0f;
+
+// Elements that are worked on together, so that results are checked while still in the cache.
+constexpr size_t kPiece = 4096;
 
 absl::Status CheckLengths(const OuterSgd& optimizer, const OuterStepBuffers& b) {
   const size_t length = b.theta.size();
@@ -20,6 +25,13 @@ absl::Status CheckLengths(const OuterSgd& optimizer, const OuterStepBuffers& b) 
       "outer step: lengths theta ", length, ", delta ", b.delta.size(), ", theta_out ",
       b.theta_out.size(), ", momentum ", b.momentum.size(), ", momentum_out ",
       b.momentum_out.size(), ", expected ", length, " each, of momentum ", momentum_length));
+}
+
+OuterStepBuffers Cut(const OuterStepBuffers& b, size_t begin) {
+  const size_t momentum_begin = std::min(begin, b.momentum.size());  // none without momentum
+  return {b.theta.subspan(begin, kPiece), b.delta.subspan(begin, kPiece),
+          b.momentum.subspan(momentum_begin, kPiece), b.theta_out.subspan(begin, kPiece),
+          b.momentum_out.subspan(momentum_begin, kPiece)};
 }
 
 void PlainStep(float rate, const OuterStepBuffers& b) {
@@ -71,15 +83,19 @@ absl::Status OuterSgd::Validate() const {
 absl::Status OuterStep(const OuterSgd& optimizer, const OuterStepBuffers& buffers) {
   GDF_RETURN_IF_ERROR(optimizer.Validate());
   GDF_RETURN_IF_ERROR(CheckLengths(optimizer, buffers));
-  if (!optimizer.uses_momentum()) {
-    PlainStep(optimizer.learning_rate, buffers);
-  } else if (optimizer.nesterov) {
-    MomentumStep<true>(optimizer.learning_rate, optimizer.momentum, buffers);
-  } else {
-    MomentumStep<false>(optimizer.learning_rate, optimizer.momentum, buffers);
+  for (size_t begin = 0; begin < buffers.theta.size(); begin += kPiece) {
+    const OuterStepBuffers piece = Cut(buffers, begin);
+    if (!optimizer.uses_momentum()) {
+      PlainStep(optimizer.learning_rate, piece);
+    } else if (optimizer.nesterov) {
+      MomentumStep<true>(optimizer.learning_rate, optimizer.momentum, piece);
+    } else {
+      MomentumStep<false>(optimizer.learning_rate, optimizer.momentum, piece);
+    }
+    GDF_RETURN_IF_ERROR(tensor::CheckFinite("outer momentum", piece.momentum_out));
+    GDF_RETURN_IF_ERROR(tensor::CheckFinite("parameters after the outer step", piece.theta_out));
   }
-  GDF_RETURN_IF_ERROR(tensor::CheckFinite("outer momentum", buffers.momentum_out));
-  return tensor::CheckFinite("parameters after the outer step", buffers.theta_out);
+  return absl::OkStatus();
 }
 
 }  // namespace gdf::aggregate

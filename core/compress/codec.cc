@@ -10,13 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "core/base/status_macros.h"
-#include "core/tensor/dtype.h"
 
 namespace gdf::compress {
 namespace {
 
 constexpr uint32_t kMagnitudeMask = 0x7FFFFFFFu;
-constexpr uint32_t kInfinityBits = 0x7F800000u;
+constexpr int32_t kInfinityBits = 0x7F800000;
 
 absl::Status BadPacked(const Codec& codec, const std::string& message) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -79,13 +78,14 @@ class PlainCodec final : public Codec {
   static Word ToWord(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     if constexpr (sizeof(Word) == sizeof(float)) return bits;
-    // Finite values past the largest bfloat16 become that, not infinity.
-    constexpr uint32_t kLargestBits = 0x7F7F0000u;
-    const uint32_t magnitude = bits & kMagnitudeMask;
-    const uint32_t kept =
-        magnitude > kLargestBits && magnitude < kInfinityBits ? kLargestBits : magnitude;
-    return static_cast<Word>(
-        tensor::F32ToBf16(std::bit_cast<float>((bits & ~kMagnitudeMask) | kept)));
+    // Finite values past the largest bfloat16 become that, not infinity; all others become
+    // infinity, which Decode refuses. Signed comparisons, since they are cheaper in SIMD code.
+    constexpr int32_t kLargestBits = 0x7F7F0000;
+    const auto magnitude = static_cast<int32_t>(bits & kMagnitudeMask);
+    const int32_t finite = std::min(magnitude, kLargestBits);
+    const auto kept = static_cast<uint32_t>(magnitude < kInfinityBits ? finite : kInfinityBits);
+    const uint32_t rounded = kept + 0x7FFFu + ((kept >> 16) & 1u);
+    return static_cast<Word>((rounded | (bits & ~kMagnitudeMask)) >> 16);
   }
 
   static uint32_t ToBits(Word word) {
@@ -158,10 +158,10 @@ class Int8Codec final : public Codec {
   static constexpr float kMaxScale = 0x1.020406p+121f;
 
   static void EncodeBlock(const float* in, size_t count, uint8_t* out) {
-    uint32_t max_bits = 0;  // magnitudes order like their bits
+    int32_t max_bits = 0;  // magnitudes order like their bits
     for (size_t i = 0; i < count; ++i) {
       const uint32_t magnitude = std::bit_cast<uint32_t>(in[i]) & kMagnitudeMask;
-      max_bits = std::max(max_bits, magnitude);
+      max_bits = std::max(max_bits, static_cast<int32_t>(magnitude));
     }
     const float max_abs = std::bit_cast<float>(max_bits);
     float scale = 0.0f;

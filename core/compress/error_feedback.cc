@@ -11,8 +11,14 @@
 namespace gdf::compress {
 namespace {
 
-// L2 norm in double, in a fixed order. Eight running sums, since one would wait for each addition.
-double Norm(absl::Span<const float> values) {
+// Values that are worked on together, so that they stay in the processor's cache between the steps.
+// A multiple of every codec's block.
+constexpr size_t kPiece = 8192;
+static_assert(kPiece % CodecSpec::kMaxBlock == 0);
+
+// Sum of squares in double, in a fixed order. Eight running sums, since one would wait for each
+// addition.
+double SumOfSquares(absl::Span<const float> values) {
   constexpr size_t kLanes = 8;
   double sums[kLanes] = {};
   const size_t whole = values.size() / kLanes * kLanes;
@@ -29,7 +35,7 @@ double Norm(absl::Span<const float> values) {
   }
   double total = 0.0;
   for (const double sum : sums) total += sum;
-  return std::sqrt(total);
+  return total;
 }
 
 }  // namespace
@@ -61,26 +67,45 @@ absl::Status ErrorFeedback::Stage(absl::Span<const float> delta, absl::Span<uint
                                                    " packed bytes, expected ", residual_.size(),
                                                    " and ", codec_->PackedSize(residual_.size())));
   }
-  GDF_RETURN_IF_ERROR(tensor::CheckFinite("delta", delta));
-  float* e = residual_.data();
-  float* u = staged_.data();
-  for (size_t i = 0; i < delta.size(); ++i) {
-    const float carried = options_.beta * e[i];
-    u[i] = carried + delta.data()[i];
+  GDF_ASSIGN_OR_RETURN(const double sum_of_squares, AddDelta(delta));
+  last_norm_ = std::sqrt(sum_of_squares);
+  const bool clips = options_.max_norm > 0.0 && last_norm_ > options_.max_norm;
+  const float scale = clips ? static_cast<float>(options_.max_norm / last_norm_) : 1.0f;
+  for (size_t begin = 0; begin < delta.size(); begin += kPiece) {
+    const absl::Span<float> u = staged_.span().subspan(begin, kPiece);
+    std::copy(u.begin(), u.end(), residual_.data() + begin);
+    for (float& value : u) value *= scale;
+    const size_t packed_begin = codec_->PackedSize(begin);
+    const size_t packed_size = codec_->PackedSize(begin + u.size()) - packed_begin;
+    const absl::Span<uint8_t> c = packed.subspan(packed_begin, packed_size);
+    codec_->Encode(u, c);
+    // u + (-1) * decode(c) is u - decode(c) exactly as IEEE subtraction gives it.
+    GDF_RETURN_IF_ERROR(codec_->DecodeAccumulate(c, -1.0f, u));
   }
-  GDF_RETURN_IF_ERROR(tensor::CheckFinite("delta plus residual", staged_.span()));
-  std::copy_n(u, delta.size(), e);
-
-  last_norm_ = Norm(residual_.span());
-  if (options_.max_norm > 0.0 && last_norm_ > options_.max_norm) {
-    const float scale = static_cast<float>(options_.max_norm / last_norm_);
-    for (float& value : staged_.span()) value *= scale;
-  }
-  codec_->Encode(staged_.span(), packed);
-  // acc + (-1) * x is u - decode(c) exactly as IEEE subtraction gives it.
-  GDF_RETURN_IF_ERROR(codec_->DecodeAccumulate(packed, -1.0f, staged_.span()));
   is_staged_ = true;
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> ErrorFeedback::AddDelta(absl::Span<const float> delta) {
+  double sum_of_squares = 0.0;
+  for (size_t begin = 0; begin < delta.size(); begin += kPiece) {
+    const absl::Span<float> u = staged_.span().subspan(begin, kPiece);
+    const float* e = residual_.data() + begin;
+    const float* d = delta.data() + begin;
+    float* sum = u.data();
+    for (size_t i = 0; i < u.size(); ++i) {
+      const float carried = options_.beta * e[i];
+      sum[i] = carried + d[i];
+    }
+    // A sum with a number that is not finite is not finite.
+    if (!tensor::AllFinite(u)) {
+      GDF_RETURN_IF_ERROR(tensor::CheckFinite("delta", delta));
+      return absl::InvalidArgumentError(
+          "error feedback: delta plus residual overflows float32; lower the learning rate");
+    }
+    sum_of_squares += SumOfSquares(u);
+  }
+  return sum_of_squares;
 }
 
 absl::Status ErrorFeedback::Settle(bool applied) {

@@ -62,6 +62,10 @@ class ErrorFeedback {
         residual_(std::move(residual)),
         staged_(std::move(staged)) {}
 
+  // Writes u = beta e + delta to staged_, leaves e as it is, and returns the sum of u's squares.
+  // kInvalidArgument when an element of delta or u is not finite.
+  absl::StatusOr<double> AddDelta(absl::Span<const float> delta);
+
   const Codec* codec_;
   ErrorFeedbackOptions options_;
   tensor::FlatBuffer residual_;  // e

@@ -86,6 +86,24 @@ TEST_CASE("what was applied and what remains telescope to the sum of the deltas"
   }
 }
 
+TEST_CASE("a long contribution is packed as by one call of the codec") {
+  constexpr size_t kValues = 20'001;  // several of the pieces that Stage works in
+  std::mt19937 random(9);
+  Floats delta(kValues);
+  for (float& value : delta) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
+  for (const char* name : {"fp32", "bf16", "int8:64", "int8:4096"}) {
+    Node node(kValues, name);
+    const Floats sent = node.Stage(delta);
+    std::vector<uint8_t> packed(node.packed.size());
+    node.codec->Encode(delta, absl::MakeSpan(packed));
+    CHECK(node.packed == packed);
+    REQUIRE(node.feedback.Settle(true).ok());
+    int wrong = 0;
+    for (size_t i = 0; i < kValues; ++i) wrong += node.feedback.residual()[i] != delta[i] - sent[i];
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("beta fades the residual") {
   Node node(2, "int8:64", {.beta = 0.5f});
   node.Stage({127.0f, 0.25f});
