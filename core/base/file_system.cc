@@ -49,4 +49,17 @@ absl::Status FileSystem::WriteAtomic(const std::string& path, std::string_view d
   return file->Commit();
 }
 
+absl::Status FileSystem::RemoveTree(const std::string& path) {
+  absl::StatusOr<FileInfo> info = Stat(path);
+  if (absl::IsNotFound(info.status())) return absl::OkStatus();
+  GDF_RETURN_IF_ERROR(info.status());
+  if (info->is_directory) {
+    GDF_ASSIGN_OR_RETURN(std::vector<std::string> names, List(path));
+    for (const std::string& name : names) GDF_RETURN_IF_ERROR(RemoveTree(absl::StrCat(path, "/", name)));
+  }
+  // A folder in memory is gone with its last file.
+  const absl::Status removed = Remove(path);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
 }  // namespace gdf

@@ -61,6 +61,8 @@ class FileSystem {
   // The whole file; kResourceExhausted when larger than `max_bytes`.
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
   absl::Status WriteAtomic(const std::string& path, std::string_view data, uint32_t mode = 0600);
+  // `path` and all that is in it. OK when it is not there.
+  absl::Status RemoveTree(const std::string& path);
   bool Exists(const std::string& path) { return Stat(path).ok(); }
 };
 

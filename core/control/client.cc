@@ -190,7 +190,7 @@ absl::StatusOr<SubmitResult> Client::Submit(const SubmitRequest& request) {
   out.set_submit_token(request.submit_token);
   out.set_hf_config_json(request.hf_config_json);
   GDF_ASSIGN_OR_RETURN(v1::SubmitReply reply, impl_->Call(&v1::Control::Stub::Submit, out));
-  return SubmitResult{reply.job(), reply.existed()};
+  return SubmitResult{reply.job(), reply.existed(), reply.refused()};
 }
 
 absl::StatusOr<std::vector<Job>> Client::ListJobs() {

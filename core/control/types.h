@@ -148,8 +148,9 @@ struct SubmitRequest {
 };
 
 struct SubmitResult {
-  std::string job;
+  std::string job;  // empty when refused
   bool existed = false;
+  std::string refused;
 };
 
 struct UploadResult {

@@ -138,10 +138,7 @@ Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name)
   }
   tasks_.Spawn(Follow());
   while (joining_) {
-    OneShot<bool> applied(env_.executor);
-    applied.SetAfter(kJoinTimeout, false);
-    applied_waiters_.push_back(applied);
-    const bool progress = co_await applied.Wait();
+    const bool progress = co_await WaitApplied(env_.state.last_applied() + 1, kJoinTimeout);
     if (!progress) {
       co_return absl::DeadlineExceededError("joined, but the network's log does not arrive; it is still being tried");
     }
@@ -249,12 +246,22 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
     if (!known.ok() || known->has_value()) break;
     const absl::Duration left = end - env_.executor.clock().Monotonic();
     if (left <= absl::ZeroDuration()) break;
+    co_await WaitApplied(env_.state.last_applied() + 1, left);
+  }
+  co_return result;
+}
+
+Task<bool> Membership::WaitApplied(uint64_t index, absl::Duration timeout) {
+  const absl::Duration end = env_.executor.clock().Monotonic() + timeout;
+  while (env_.state.last_applied() < index) {
+    const absl::Duration left = end - env_.executor.clock().Monotonic();
+    if (left <= absl::ZeroDuration()) co_return false;
     OneShot<bool> applied(env_.executor);
     applied.SetAfter(left, false);
     applied_waiters_.push_back(applied);
     co_await applied.Wait();
   }
-  co_return result;
+  co_return true;
 }
 
 Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(wire::CommandBody body) {

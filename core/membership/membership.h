@@ -50,6 +50,9 @@ class Membership {
   // Propose, with the verdict as the status.
   Task<absl::StatusOr<wire::CommandResult>> ProposeChecked(wire::CommandBody body);
 
+  // Resumes once entry `index` is applied here (true), or when `timeout` has passed (false).
+  Task<bool> WaitApplied(uint64_t index, absl::Duration timeout);
+
   bool coordinator() const { return coordinator_ != nullptr; }
   // Follows a coordinator's log right now, or is one.
   bool connected() const { return coordinator() || following_; }

@@ -61,6 +61,15 @@ std::string Encode(const ChunkCall& message) {
   return out.SerializeAsString();
 }
 
+std::string Encode(const EpochCall& message) {
+  v1::EpochCall out;
+  out.set_job(message.job.value);
+  out.set_current(message.current.value);
+  for (const NodeId& id : message.lost) out.add_lost(Raw(id.digest()));
+  out.set_reason(message.reason.substr(0, kMaxEpochReasonBytes));
+  return out.SerializeAsString();
+}
+
 absl::StatusOr<JoinCall> DecodeJoinCall(std::string_view bytes) {
   GDF_ASSIGN_OR_RETURN(v1::JoinCall in, Parse<v1::JoinCall>(bytes, "join call"));
   GDF_ASSIGN_OR_RETURN(Digest network, Digest::FromBytes(in.network_id()));
@@ -103,6 +112,20 @@ absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes) {
   GDF_ASSIGN_OR_RETURN(v1::ChunkCall in, Parse<v1::ChunkCall>(bytes, "chunk call"));
   GDF_ASSIGN_OR_RETURN(Digest id, Digest::FromBytes(in.id()));
   return ChunkCall{JobId{in.job()}, id};
+}
+
+absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes) {
+  GDF_ASSIGN_OR_RETURN(v1::EpochCall in, Parse<v1::EpochCall>(bytes, "epoch call"));
+  if (static_cast<size_t>(in.lost_size()) > kMaxLostNodes || in.reason().size() > kMaxEpochReasonBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch call with ", in.lost_size(), " lost nodes and a reason of ",
+                                                   in.reason().size(), " bytes"));
+  }
+  EpochCall out{JobId{in.job()}, Epoch{in.current()}, {}, in.reason()};
+  for (const std::string& raw : in.lost()) {
+    GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
+    out.lost.push_back(NodeId(digest));
+  }
+  return out;
 }
 
 }  // namespace gdf::wire

@@ -16,6 +16,8 @@
 namespace gdf::wire {
 
 inline constexpr size_t kMaxOnlineNodes = 20'000;      // in one presence list
+inline constexpr size_t kMaxLostNodes = 1024;          // in one epoch call
+inline constexpr size_t kMaxEpochReasonBytes = 512;
 inline constexpr size_t kMaxEntriesPerUpdate = 4'096;  // log entries in one message
 
 // A stranger asks to be let in.
@@ -47,16 +49,26 @@ struct ChunkCall {
   Digest id;
 };
 
+// A member of a job asks a coordinator: "open an epoch after `current` without `lost`".
+struct EpochCall {
+  JobId job;
+  Epoch current;
+  std::vector<NodeId> lost;
+  std::string reason;
+};
+
 std::string Encode(const JoinCall& message);
 std::string Encode(const JoinAnswer& message);
 std::string Encode(const WatchCall& message);
 std::string Encode(const WatchUpdate& message);
 std::string Encode(const ChunkCall& message);
+std::string Encode(const EpochCall& message);
 absl::StatusOr<JoinCall> DecodeJoinCall(std::string_view bytes);
 absl::StatusOr<JoinAnswer> DecodeJoinAnswer(std::string_view bytes);
 absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes);
 absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes);
 absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes);
+absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes);
 
 }  // namespace gdf::wire
 

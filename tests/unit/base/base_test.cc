@@ -89,6 +89,12 @@ void CheckFileSystem(FileSystem& fs, const std::string& root) {
   CHECK(fs.Rename(path, root + "/a/c").ok());
   CHECK_FALSE(fs.Exists(path));
   CHECK(fs.Remove(root + "/a/c").ok());
+  REQUIRE(fs.MakeFolders(root + "/t/u", 0700).ok());
+  REQUIRE(fs.WriteAtomic(root + "/t/u/x", "1").ok());
+  REQUIRE(fs.WriteAtomic(root + "/t/y", "2").ok());
+  CHECK(fs.RemoveTree(root + "/t").ok());
+  CHECK_FALSE(fs.Exists(root + "/t"));
+  CHECK(fs.RemoveTree(root + "/t").ok());
 }
 
 TEST_CASE("both file systems keep the same promises") {

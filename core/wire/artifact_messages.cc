@@ -1,0 +1,72 @@
+#include "core/wire/artifact_messages.h"
+
+#include "core/base/encoding.h"
+#include "core/base/status_macros.h"
+#include "proto/artifacts.pb.h"
+
+namespace gdf::wire {
+namespace {
+
+bool IsPlainName(const std::string& name) {
+  return !name.empty() && name.size() <= 255 && name[0] != '.' &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+}
+
+}  // namespace
+
+std::string Encode(const ArtifactCall& message) {
+  v1::ArtifactCall out;
+  out.set_job(message.job.value);
+  return out.SerializeAsString();
+}
+
+std::string Encode(const ArtifactHeader& message) {
+  v1::ArtifactHeader out;
+  for (const ArtifactFile& file : message.files) {
+    v1::ArtifactHeader::File* added = out.add_files();
+    added->set_name(file.name);
+    added->set_size(file.size);
+  }
+  out.set_num_params(message.num_params);
+  out.set_round(message.round.value);
+  out.set_theta(std::string(AsString(message.theta.span())));
+  return out.SerializeAsString();
+}
+
+absl::StatusOr<ArtifactCall> DecodeArtifactCall(std::string_view bytes) {
+  v1::ArtifactCall in;
+  if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("malformed artifact call");
+  }
+  return ArtifactCall{JobId{in.job()}};
+}
+
+absl::StatusOr<ArtifactHeader> DecodeArtifactHeader(std::string_view bytes) {
+  v1::ArtifactHeader in;
+  if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("malformed artifact header");
+  }
+  if (static_cast<size_t>(in.files_size()) > kMaxArtifactFiles) {
+    return absl::InvalidArgumentError(absl::StrCat("artifact header with ", in.files_size(), " files, at most ",
+                                                   kMaxArtifactFiles, " are accepted"));
+  }
+  ArtifactHeader out;
+  uint64_t total = 0;
+  for (const v1::ArtifactHeader::File& file : in.files()) {
+    if (!IsPlainName(file.name())) return absl::InvalidArgumentError("artifact header: a name is no plain file name");
+    if (file.size() > kMaxArtifactFileBytes - total) {
+      return absl::InvalidArgumentError("artifact header: the side files are too large");
+    }
+    total += file.size();
+    out.files.push_back({file.name(), file.size()});
+  }
+  if (in.num_params() > kMaxArtifactParams) {
+    return absl::InvalidArgumentError(absl::StrCat("artifact header: ", in.num_params(), " parameters"));
+  }
+  out.num_params = in.num_params();
+  out.round = RoundId{in.round()};
+  GDF_ASSIGN_OR_RETURN(out.theta, Digest::FromBytes(in.theta()));
+  return out;
+}
+
+}  // namespace gdf::wire

@@ -1,0 +1,134 @@
+#include "gdfd/jobs/artifacts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "core/base/encoding.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/checkpoint_store.h"
+#include "core/tensor/layout.h"
+#include "core/wire/artifact_messages.h"
+
+namespace gdf::jobs {
+namespace {
+
+constexpr char kLayoutFile[] = "gdf-layout.json";  // beside the side files; not part of an export
+constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr absl::Duration kTimeout = absl::Seconds(60);  // for one message
+
+std::string ExportFolder(const std::string& folder) { return folder + "/export"; }
+
+std::string NumParamsFile(const std::string& folder) { return folder + "/num_params"; }
+
+absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
+  GDF_ASSIGN_OR_RETURN(plan.layout, tensor::Layout::FromJson(json));
+  return absl::OkStatus();
+}
+
+Task<absl::Status> SendBytes(net::Stream& stream, absl::Span<const uint8_t> bytes, std::shared_ptr<const void> owner) {
+  for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+    const size_t length = std::min(kPieceBytes, bytes.size() - at);
+    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer::Wrap(bytes.subspan(at, length), owner)));
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> ReceiveBytes(net::Stream& stream, absl::Span<uint8_t> out) {
+  while (!out.empty()) {
+    absl::StatusOr<std::optional<Buffer>> piece = co_await stream.Receive(kTimeout);
+    GDF_CO_RETURN_IF_ERROR(piece.status());
+    if (!piece->has_value()) co_return absl::DataLossError("the result ends early");
+    const absl::Span<const uint8_t> bytes = (*piece)->span();
+    if (bytes.size() > out.size() || bytes.empty()) co_return absl::DataLossError("a piece of the result has a wrong size");
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    out.remove_prefix(bytes.size());
+  }
+  co_return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SaveExportPlan(FileSystem& files, const std::string& folder, const train::ExportPlan& plan,
+                            uint64_t num_params) {
+  const std::string to = ExportFolder(folder);
+  GDF_RETURN_IF_ERROR(files.MakeFolders(to, 0700));
+  for (const train::ExportPlan::File& file : plan.files) {
+    GDF_RETURN_IF_ERROR(files.WriteAtomic(absl::StrCat(to, "/", file.name), file.contents.view()));
+  }
+  GDF_RETURN_IF_ERROR(files.WriteAtomic(NumParamsFile(folder), absl::StrCat(num_params)));
+  return files.WriteAtomic(absl::StrCat(to, "/", kLayoutFile), plan.layout.ToJson());
+}
+
+absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder) {
+  const std::string from = ExportFolder(folder);
+  Artifacts artifacts;
+  GDF_ASSIGN_OR_RETURN(std::string layout, files.Read(absl::StrCat(from, "/", kLayoutFile)));
+  GDF_RETURN_IF_ERROR(SetLayout(artifacts.plan, layout));
+  GDF_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(from));
+  for (const std::string& name : names) {
+    if (name == kLayoutFile) continue;
+    GDF_ASSIGN_OR_RETURN(std::string contents, files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
+    artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
+  }
+  GDF_ASSIGN_OR_RETURN(std::string text, files.Read(NumParamsFile(folder)));
+  uint64_t num_params = 0;
+  if (!absl::SimpleAtoi(text, &num_params)) return absl::DataLossError(NumParamsFile(folder) + " holds no number");
+  checkpoint::CheckpointStore store(files, {.folder = folder + "/state", .num_params = num_params});
+  GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, store.Load());
+  if (loaded.committed == nullptr) return absl::NotFoundError("no round is committed yet");
+  artifacts.state = loaded.committed;
+  return artifacts;
+}
+
+Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts) {
+  wire::ArtifactHeader header;
+  const auto layout = std::make_shared<const std::string>(artifacts->plan.layout.ToJson());
+  header.files.push_back({kLayoutFile, layout->size()});
+  for (const train::ExportPlan::File& file : artifacts->plan.files) header.files.push_back({file.name, file.contents.size()});
+  header.num_params = artifacts->state->theta.size();
+  header.round = artifacts->state->id.round;
+  header.theta = artifacts->state->id.theta;
+  GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(header))));
+  GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, AsBytes(std::string_view(*layout)), layout));
+  for (const train::ExportPlan::File& file : artifacts->plan.files) {
+    GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, file.contents.span(), artifacts));
+  }
+  GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, tensor::AsBytes(artifacts->state->theta.span()), artifacts));
+  stream.Finish();
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport, ComputePool& pool,
+                                                                      NodeId peer, JobId job) {
+  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream,
+                          co_await transport.Open(peer, "jobs.artifacts", net::Priority::kBulk, kTimeout));
+  GDF_CO_RETURN_IF_ERROR(co_await stream->Send(Buffer(wire::Encode(wire::ArtifactCall{job}))));
+  absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive(kTimeout);
+  GDF_CO_RETURN_IF_ERROR(first.status());
+  if (!first->has_value()) co_return absl::DataLossError("no answer");
+  GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactHeader header, wire::DecodeArtifactHeader((*first)->view()));
+
+  auto artifacts = std::make_shared<Artifacts>();
+  for (const wire::ArtifactFile& file : header.files) {
+    std::vector<uint8_t> contents(file.size);
+    GDF_CO_RETURN_IF_ERROR(co_await ReceiveBytes(*stream, absl::MakeSpan(contents)));
+    if (file.name == kLayoutFile) {
+      GDF_CO_RETURN_IF_ERROR(SetLayout(artifacts->plan, AsString(contents)));
+    } else {
+      artifacts->plan.files.push_back({file.name, Buffer(std::move(contents))});
+    }
+  }
+  auto state = std::make_shared<checkpoint::OuterState>();
+  state->id.round = header.round;
+  state->id.theta = header.theta;
+  GDF_CO_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(header.num_params));
+  GDF_CO_RETURN_IF_ERROR(co_await ReceiveBytes(*stream, tensor::AsMutableBytes(state->theta.span())));
+  absl::Status verified =
+      co_await RunOn(pool, transport.executor(), [state] { return checkpoint::VerifyDigests(*state); });
+  GDF_CO_RETURN_IF_ERROR(verified);
+  artifacts->state = std::move(state);
+  co_return std::shared_ptr<const Artifacts>(std::move(artifacts));
+}
+
+}  // namespace gdf::jobs

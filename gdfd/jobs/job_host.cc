@@ -1,0 +1,201 @@
+#include "gdfd/jobs/job_host.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/wire/artifact_messages.h"
+
+namespace gdf::jobs {
+namespace {
+
+// After a job's end is recorded its members still have to install the last state.
+constexpr absl::Duration kEndPatience = absl::Seconds(60);
+constexpr absl::Duration kCallTimeout = absl::Seconds(10);
+
+}  // namespace
+
+JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
+    : world_(std::move(world)), make_coordinator_(std::move(make_coordinator)), wake_(world_.executor),
+      tasks_(world_.executor) {
+  state_watcher_ = world_.state.AddWatcher([this](uint64_t) { wake_.Push(true); });
+  registration_ = world_.transport.HandleStream(
+      "jobs.artifacts",
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeArtifacts(peer, std::move(stream)); }, {});
+}
+
+JobHost::~JobHost() {
+  registration_.Reset();
+  world_.state.RemoveWatcher(state_watcher_);
+  tasks_.Clear();
+}
+
+void JobHost::Start() {
+  wake_.Push(true);
+  tasks_.Spawn(Run());
+}
+
+const JobTask* JobHost::Find(JobId job) const {
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : it->second.get();
+}
+
+bool JobHost::IsMine(const state::Job& job) const {
+  return std::find(job.members.begin(), job.members.end(), world_.transport.self()) != job.members.end();
+}
+
+absl::Status JobHost::Hold(const state::Job& job) {
+  for (const wire::JobInput& input : job.inputs) {
+    if (input.holder != world_.transport.self()) continue;
+    GDF_ASSIGN_OR_RETURN(Buffer bytes, world_.chunks->Get(input.manifest));
+    GDF_ASSIGN_OR_RETURN(store::Manifest manifest, store::Manifest::Decode(bytes.view()));
+    std::vector<store::ChunkId> chunks = manifest.Chunks();
+    chunks.push_back(input.manifest);
+    GDF_RETURN_IF_ERROR(world_.chunks->Pin(swarm::OwnerOf(job.id), chunks));
+  }
+  return absl::OkStatus();
+}
+
+Task<void> JobHost::Run() {
+  while (true) {
+    co_await wake_.Pop();
+    while (!wake_.empty()) co_await wake_.Pop();
+    co_await Reconcile();
+  }
+}
+
+Task<void> JobHost::Reconcile() {
+  absl::StatusOr<std::vector<state::Job>> listed = world_.state.jobs();
+  if (!listed.ok()) {
+    Log(LogLevel::kError, "jobs_unreadable", {{"why", listed.status()}});
+    co_return;
+  }
+  for (const state::Job& summary : *listed) {
+    const auto it = jobs_.find(summary.id);
+    if (summary.phase == state::JobPhase::kFinished) {
+      if (std::find(cleaned_.begin(), cleaned_.end(), summary.id) != cleaned_.end()) continue;
+      co_await End(summary);
+      cleaned_.push_back(summary.id);
+      continue;
+    }
+    if (it != jobs_.end() && !it->second->ended()) {
+      it->second->Update(summary.epoch > Epoch{0} ? [&] {
+        absl::StatusOr<state::Job> whole = world_.state.job(summary.id);
+        return whole.ok() ? *std::move(whole) : summary;
+      }() : summary);
+      continue;
+    }
+    if (it == jobs_.end() && summary.phase == state::JobPhase::kRunning && IsMine(summary)) {
+      absl::StatusOr<state::Job> job = world_.state.job(summary.id);
+      if (!job.ok()) continue;
+      Log(LogLevel::kInfo, "job_begins", {{"job", ToString(job->id)}, {"epoch", job->epoch.value}});
+      jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_());
+    }
+  }
+}
+
+Task<void> JobHost::End(const state::Job& summary) {
+  const JobId id = summary.id;
+  const auto it = jobs_.find(id);
+  if (it != jobs_.end()) {
+    const bool complete = summary.verdict == wire::Verdict::kSucceeded;
+    if (complete && !co_await it->second->WaitForEnd(kEndPatience)) {
+      Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
+    }
+    jobs_.erase(it);
+    Log(LogLevel::kInfo, "job_ends", {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});
+  }
+  absl::StatusOr<state::Job> job = world_.state.job(id);
+  absl::StatusOr<config::JobSpec> spec =
+      job.ok() ? config::ParseJobSpec(job->spec_yaml, ToString(id)) : absl::StatusOr<config::JobSpec>(job.status());
+  const bool keep_model = spec.ok() && spec->output.keep_model;
+  const bool keep_data = spec.ok() && spec->output.keep_data;
+  auto work = [files = &world_.files, chunks = world_.chunks, folder = FolderOf(world_, id), owner = swarm::OwnerOf(id),
+               keep_model, keep_data]() -> absl::Status {
+    if (!keep_data) {
+      GDF_RETURN_IF_ERROR(chunks->Drop(owner));
+      GDF_RETURN_IF_ERROR(files->RemoveTree(folder + "/inputs"));
+    }
+    return keep_model ? absl::OkStatus() : files->RemoveTree(folder);
+  };
+  const absl::Status cleaned = co_await RunOn(world_.pool, world_.executor, std::move(work));
+  if (!cleaned.ok()) Log(LogLevel::kWarning, "job_leftovers", {{"job", ToString(id)}, {"why", cleaned}});
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(JobId job) {
+  if (const JobTask* task = Find(job); task != nullptr) {
+    if (std::shared_ptr<const Artifacts> now = task->artifacts()) co_return now;
+  }
+  absl::StatusOr<Artifacts> loaded =
+      co_await RunOn(world_.pool, world_.executor,
+                     [files = &world_.files, folder = FolderOf(world_, job)] { return LoadArtifacts(*files, folder); });
+  GDF_CO_RETURN_IF_ERROR(loaded.status());
+  co_return std::make_shared<const Artifacts>(*std::move(loaded));
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::Open(JobId id) {
+  GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
+  absl::StatusOr<std::shared_ptr<const Artifacts>> found = co_await OpenLocal(id);
+  // A node that left the job early has an old state; the others' is newer.
+  if (found.ok() && (job.theta.zero() || IsMine(job))) co_return found;
+  absl::Status last = found.status();
+  for (const NodeId& member : job.members) {
+    if (member == world_.transport.self()) continue;
+    absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
+        co_await FetchArtifacts(world_.transport, world_.pool, member, id);
+    if (fetched.ok()) co_return fetched;
+    last = Annotate(fetched.status(), absl::StrCat("node ", member.Short()));
+  }
+  if (found.ok()) co_return found;
+  co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(id)));
+}
+
+Task<void> JobHost::ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream) {
+  absl::StatusOr<std::optional<Buffer>> request = co_await stream->Receive(kCallTimeout);
+  if (!request.ok() || !request->has_value()) co_return;
+  absl::StatusOr<wire::ArtifactCall> call = wire::DecodeArtifactCall((*request)->view());
+  absl::Status allowed = call.status();
+  if (call.ok()) {
+    absl::StatusOr<state::Job> job = world_.state.job(call->job);
+    allowed = job.status();
+    if (job.ok() && peer != job->owner &&
+        std::find(job->members.begin(), job->members.end(), peer) == job->members.end() &&
+        !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
+      allowed = absl::PermissionDeniedError("only the job's owner, its members and admins may have its parameters");
+    }
+  }
+  if (!allowed.ok()) {
+    stream->Cancel(allowed);
+    co_return;
+  }
+  absl::StatusOr<std::shared_ptr<const Artifacts>> artifacts = co_await OpenLocal(call->job);
+  absl::Status sent = artifacts.status();
+  if (artifacts.ok()) sent = co_await SendArtifacts(*stream, *artifacts);
+  if (!sent.ok()) stream->Cancel(sent);
+}
+
+Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
+  GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
+  GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
+  Sampler sampler;
+  GDF_CO_ASSIGN_OR_RETURN(sampler.worker, world_.start_worker(absl::StrCat(ToString(id), "-sample")));
+  train::LoadRequest load;
+  load.job_yaml = job.spec_yaml;
+  load.threads = world_.worker_threads;
+  // No data: the worker serves samples only. Its tokenizer is the exported one.
+  for (const train::ExportPlan::File& file : artifacts->plan.files) {
+    if (file.name == "config.json") load.inputs.push_back({"model/config.json", "", file.contents});
+    if (file.name == "tokenizer.json") load.inputs.push_back({"tokenizer/tokenizer.json", "", file.contents});
+  }
+  absl::StatusOr<train::LoadResult> loaded = co_await sampler.worker->Load(std::move(load));
+  GDF_CO_RETURN_IF_ERROR(loaded.status());
+  if (loaded->layout.num_params() != artifacts->state->theta.size()) {
+    co_return absl::InternalError(absl::StrCat("the model has ", loaded->layout.num_params(), " parameters, the job's state ",
+                                               artifacts->state->theta.size()));
+  }
+  sampler.round = artifacts->state->id.round;
+  GDF_CO_RETURN_IF_ERROR(co_await sampler.worker->Apply(sampler.round, artifacts->state->theta.span()));
+  co_return sampler;
+}
+
+}  // namespace gdf::jobs

@@ -1,0 +1,65 @@
+// All jobs on this node: starts and ends a JobTask as the network's record says, keeps and deletes what jobs leave behind,
+// and opens results for export and sampling.
+#ifndef GDF_GDFD_JOBS_JOB_HOST_H_
+#define GDF_GDFD_JOBS_JOB_HOST_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/task.h"
+#include "gdfd/jobs/artifacts.h"
+#include "gdfd/jobs/job_task.h"
+
+namespace gdf::jobs {
+
+// A worker with a job's newest parameters, for sampling.
+struct Sampler {
+  std::unique_ptr<train::WorkerSession> worker;
+  RoundId round;
+};
+
+// On the executor.
+class JobHost {
+ public:
+  using CoordinatorFactory = std::function<std::unique_ptr<rounds::Coordinator>()>;
+
+  JobHost(JobWorld world, CoordinatorFactory make_coordinator);
+  ~JobHost();
+
+  // Begins to follow the state.
+  void Start();
+
+  // Pins the chunks of `job`'s inputs that this node holds, so that the others can fetch them.
+  absl::Status Hold(const state::Job& job);
+
+  // Null when the job is not on this node.
+  const JobTask* Find(JobId job) const;
+  // The newest parameters that this node can get at: its own, else a member's. kNotFound when no round is committed yet;
+  // kUnavailable when no node that has them is online.
+  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);
+  Task<absl::StatusOr<Sampler>> OpenSampler(JobId job);
+
+ private:
+  Task<void> Run();
+  Task<void> Reconcile();
+  Task<void> End(const state::Job& job);
+  Task<void> ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream);
+  bool IsMine(const state::Job& job) const;
+  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenLocal(JobId job);
+
+  JobWorld world_;
+  const CoordinatorFactory make_coordinator_;
+  Channel<bool> wake_;
+  state::State::WatcherId state_watcher_;
+  std::map<JobId, std::unique_ptr<JobTask>> jobs_;
+  std::vector<JobId> cleaned_;  // ended jobs whose leftovers are gone
+  net::Registration registration_;
+  TaskScope tasks_;
+};
+
+}  // namespace gdf::jobs
+
+#endif  // GDF_GDFD_JOBS_JOB_HOST_H_

@@ -1,0 +1,201 @@
+#include "gdfd/jobs/job_task.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+
+namespace gdf::jobs {
+namespace {
+
+// A worker that keeps dying would burn the night: after this many starts in a row without a committed round between
+// them the node gives the job up.
+constexpr int kMaxStarts = 3;
+constexpr absl::Duration kRestartPause = absl::Seconds(1);
+
+wire::EpochRecord EpochOf(const state::Job& job) { return {job.epoch, job.lead, job.members}; }
+
+// Errors that another start would only repeat.
+bool IsFinal(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument || status.code() == absl::StatusCode::kAborted ||
+         status.code() == absl::StatusCode::kResourceExhausted;
+}
+
+}  // namespace
+
+std::string FolderOf(const JobWorld& world, JobId job) { return absl::StrCat(world.folder, "/", ToString(job)); }
+
+JobTask::JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator)
+    : world_(world), job_(std::move(job)), activity_("starting"), coordinator_(std::move(coordinator)),
+      tasks_(world.executor) {
+  tasks_.Spawn(Run());
+}
+
+JobTask::~JobTask() { tasks_.Clear(); }
+
+bool JobTask::IsLead() const { return job_.lead == world_.transport.self(); }
+
+void JobTask::Update(const state::Job& job) {
+  job_ = job;
+  if (member_) member_->SetEpoch(EpochOf(job_));
+}
+
+Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
+  if (!ended_) {
+    OneShot<bool> end(world_.executor);
+    end.SetAfter(timeout, false);
+    end_waiters_.push_back(end);
+    co_await end.Wait();
+  }
+  co_return ended_;
+}
+
+rounds::JobProgress JobTask::progress() const {
+  rounds::JobProgress progress;
+  if (member_) return member_->progress();
+  progress.activity = activity_;
+  return progress;
+}
+
+std::shared_ptr<const Artifacts> JobTask::artifacts() const {
+  if (!plan_ || !member_ || member_->state() == nullptr) return nullptr;
+  return std::make_shared<Artifacts>(Artifacts{*plan_, member_->state()});
+}
+
+Task<void> JobTask::ReportEvent(wire::Severity severity, std::string text) {
+  Log(LogLevel::kInfo, "job_event", {{"job", ToString(job_.id)}, {"text", text}});
+  wire::JobEvent event{job_.id, world_.transport.self(), severity, text.substr(0, wire::kMaxTextBytes)};
+  const absl::Status told = co_await coordinator_->ReportEvent(std::move(event));
+  if (!told.ok()) Log(LogLevel::kWarning, "event_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
+}
+
+Task<void> JobTask::Run() {
+  int starts = 0;
+  RoundId reached;
+  while (true) {
+    const absl::Status end = co_await RunOnce();
+    if (member_ && member_->state() != nullptr && member_->state()->id.round > reached) {
+      reached = member_->state()->id.round;
+      starts = 0;
+    }
+    if (end.ok() || end.code() == absl::StatusCode::kAborted) break;
+    ++starts;
+    const bool give_up = IsFinal(end) || starts >= kMaxStarts;
+    co_await ReportEvent(give_up ? wire::Severity::kError : wire::Severity::kWarning,
+                         absl::StrCat(give_up ? "gives the job up: " : "starts again after: ", end.message()));
+    if (give_up) {
+      co_await GiveUp(end);
+      break;
+    }
+    co_await Sleep(world_.executor, kRestartPause);
+  }
+  worker_.reset();
+  ended_ = true;
+  for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
+}
+
+// The lead's reason ends the job; another member asks to be left out.
+Task<void> JobTask::GiveUp(absl::Status why) {
+  absl::Status told;
+  if (IsLead()) {
+    wire::FinishJob finish;
+    finish.job = job_.id;
+    finish.epoch = job_.epoch;
+    finish.verdict = wire::Verdict::kFailed;
+    finish.reason = absl::StrCat("lead ", world_.transport.self().Short(), ": ", why.message()).substr(0, wire::kMaxTextBytes);
+    finish.rounds_done = job_.rounds_done;
+    told = co_await coordinator_->FinishJob(std::move(finish));
+  } else {
+    rounds::EpochRequest request;
+    request.job = job_.id;
+    request.current = job_.epoch;
+    request.lost.push_back(world_.transport.self());
+    request.reason = std::string(why.message()).substr(0, wire::kMaxReasonBytes);
+    told = co_await coordinator_->RequestEpoch(std::move(request));
+  }
+  if (!told.ok()) Log(LogLevel::kWarning, "giving_up_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
+}
+
+Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
+  for (const wire::JobInput& input : job_.inputs) {
+    activity_ = absl::StrCat("fetching ", input.name);
+    std::vector<NodeId> holders = {input.holder};
+    for (const NodeId& member : job_.members) {
+      if (member != input.holder) holders.push_back(member);
+    }
+    absl::StatusOr<store::Manifest> manifest =
+        co_await world_.swarm.Fetch(job_.id, input.manifest, std::move(holders),
+                                    [this, name = input.name](const swarm::FetchProgress& progress) {
+                                      activity_ = absl::StrCat("fetching ", name, " ", HumanBytes(progress.bytes_done),
+                                                               " of ", HumanBytes(progress.bytes_total));
+                                    });
+    GDF_CO_RETURN_IF_ERROR(Annotate(manifest.status(), input.name));
+    GDF_CO_RETURN_IF_ERROR(co_await AssembleFiles(input.name, *std::move(manifest), inputs));
+  }
+  co_return absl::OkStatus();
+}
+
+// The worker is handed whole files; they lie beside the chunks until the job leaves this node.
+Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manifest manifest,
+                                          std::vector<train::InputFile>* inputs) {
+  activity_ = absl::StrCat("preparing ", input);
+  const std::string folder = absl::StrCat(FolderOf(world_, job_.id), "/inputs/", input);
+  for (const store::ManifestFile& file : manifest.files) {
+    inputs->push_back({absl::StrCat(input, "/", file.path), absl::StrCat(folder, "/", file.path), {}});
+  }
+  auto work = [files = &world_.files, chunks = world_.chunks, folder, manifest]() -> absl::Status {
+    for (const store::ManifestFile& file : manifest.files) {
+      const std::string path = absl::StrCat(folder, "/", file.path);
+      absl::StatusOr<FileInfo> there = files->Stat(path);
+      if (there.ok() && there->size == file.size_bytes) continue;
+      GDF_RETURN_IF_ERROR(files->MakeFolders(path.substr(0, path.rfind('/')), 0700));
+      GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out, files->Create(path, 0600));
+      GDF_RETURN_IF_ERROR(store::Assemble(*chunks, file, *out));
+      GDF_RETURN_IF_ERROR(out->Commit());
+    }
+    return absl::OkStatus();
+  };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(work));
+}
+
+Task<absl::Status> JobTask::RunOnce() {
+  member_.reset();
+  store_.reset();
+  worker_.reset();
+  GDF_CO_ASSIGN_OR_RETURN(spec_, config::ParseJobSpec(job_.spec_yaml, ToString(job_.id)));
+  train::LoadRequest load;
+  load.job_yaml = job_.spec_yaml;
+  GDF_CO_RETURN_IF_ERROR(co_await FetchInputs(&load.inputs));
+
+  activity_ = "loading";
+  GDF_CO_ASSIGN_OR_RETURN(worker_, world_.start_worker(ToString(job_.id)));
+  const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
+  load.member_index = self - job_.members.begin();
+  load.num_members = static_cast<int64_t>(job_.members.size());
+  load.threads = spec_.train.threads > 0 ? spec_.train.threads : world_.worker_threads;
+  GDF_CO_ASSIGN_OR_RETURN(train::LoadResult loaded, co_await worker_->Load(std::move(load)));
+
+  const uint64_t num_params = loaded.layout.num_params();
+  GDF_CO_ASSIGN_OR_RETURN(plan_, co_await worker_->Export(spec_.output.dtype));
+  const std::string folder = FolderOf(world_, job_.id);
+  absl::Status saved = co_await RunOn(
+      world_.pool, world_.executor, [files = &world_.files, folder, plan = *plan_, num_params] {
+        return SaveExportPlan(*files, folder, plan, num_params);
+      });
+  GDF_CO_RETURN_IF_ERROR(saved);
+
+  checkpoint::CheckpointStore::Options options;
+  options.folder = folder + "/state";
+  options.keep = static_cast<int>(spec_.output.keep_checkpoints);
+  options.num_params = num_params;
+  store_ = std::make_unique<checkpoint::CheckpointStore>(world_.files, options);
+  member_ = std::make_unique<rounds::JobMember>(rounds::RoundEnv{job_.id, spec_, world_.executor, world_.pool,
+                                                                 world_.transport, *worker_, std::move(loaded), *store_,
+                                                                 world_.key, *coordinator_});
+  GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
+  member_->SetEpoch(EpochOf(job_));
+  co_return co_await member_->WaitForEnd();
+}
+
+}  // namespace gdf::jobs

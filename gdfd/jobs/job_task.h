@@ -1,0 +1,91 @@
+// One job on this node, from its assignment to its end: fetches what it needs, starts the worker, takes part in its
+// rounds, and starts again after a crash.
+#ifndef GDF_GDFD_JOBS_JOB_TASK_H_
+#define GDF_GDFD_JOBS_JOB_TASK_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/compute_pool.h"
+#include "core/base/file_system.h"
+#include "core/base/task.h"
+#include "core/net/transport.h"
+#include "core/rounds/job_member.h"
+#include "core/state/state.h"
+#include "core/store/chunk_store.h"
+#include "core/swarm/swarm.h"
+#include "core/train/worker_session.h"
+#include "core/trust/node_key.h"
+#include "gdfd/jobs/artifacts.h"
+
+namespace gdf::jobs {
+
+// Starts a worker process for `what` ("j17").
+using WorkerFactory = std::function<absl::StatusOr<std::unique_ptr<train::WorkerSession>>(const std::string& what)>;
+
+// What jobs on this node use; everything outlives them.
+struct JobWorld {
+  Executor& executor;
+  ComputePool& pool;
+  FileSystem& files;
+  net::Transport& transport;
+  state::State& state;
+  swarm::Swarm& swarm;
+  std::shared_ptr<store::ChunkStore> chunks;
+  const trust::NodeKey& key;
+  WorkerFactory start_worker;
+  std::string folder;        // of all jobs on this node
+  int64_t worker_threads = 0;  // 0: as the job says
+};
+
+// Folder of one job: inputs/, state/, export/.
+std::string FolderOf(const JobWorld& world, JobId job);
+
+// On the executor; not to be destroyed from its own task.
+class JobTask {
+ public:
+  // Begins at once. `coordinator` is this job's.
+  JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator);
+  ~JobTask();
+
+  // The job's record has changed.
+  void Update(const state::Job& job);
+  bool ended() const { return ended_; }
+  // Resumes when it has ended here, or after `timeout`.
+  Task<bool> WaitForEnd(absl::Duration timeout);
+
+  rounds::JobProgress progress() const;
+  // Of the newest committed round; null before the first.
+  std::shared_ptr<const Artifacts> artifacts() const;
+
+ private:
+  Task<void> Run();
+  Task<absl::Status> RunOnce();
+  Task<absl::Status> FetchInputs(std::vector<train::InputFile>* inputs);
+  Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
+                                   std::vector<train::InputFile>* inputs);
+  Task<void> GiveUp(absl::Status why);
+  Task<void> ReportEvent(wire::Severity severity, std::string text);
+  bool IsLead() const;
+
+  JobWorld& world_;
+  state::Job job_;
+  std::string activity_;
+  std::unique_ptr<rounds::Coordinator> coordinator_;
+  config::JobSpec spec_;
+  std::optional<train::ExportPlan> plan_;
+  std::unique_ptr<train::WorkerSession> worker_;
+  std::unique_ptr<checkpoint::CheckpointStore> store_;
+  std::unique_ptr<rounds::JobMember> member_;  // before what it refers to
+  bool ended_ = false;
+  std::vector<OneShot<bool>> end_waiters_;
+  TaskScope tasks_;
+};
+
+}  // namespace gdf::jobs
+
+#endif  // GDF_GDFD_JOBS_JOB_TASK_H_

@@ -1,0 +1,73 @@
+#include "gdfd/jobs/network_coordinator.h"
+
+#include <algorithm>
+
+#include "core/base/status_macros.h"
+#include "core/wire/membership_messages.h"
+
+namespace gdf::jobs {
+namespace {
+
+constexpr absl::Duration kEpochTimeout = absl::Seconds(20);
+
+// `later` follows `earlier`: what they did together, with the state after both.
+wire::ReportJob Sum(const wire::ReportJob& earlier, wire::ReportJob later) {
+  const wire::RoundMetrics& a = earlier.metrics;
+  wire::RoundMetrics& b = later.metrics;
+  const double tokens = static_cast<double>(a.tokens + b.tokens);
+  const double share = tokens > 0 ? static_cast<double>(b.tokens) / tokens : 1;
+  if (a.train_loss && b.train_loss) b.train_loss = *a.train_loss * (1 - share) + *b.train_loss * share;
+  b.utilisation = a.utilisation * (1 - share) + b.utilisation * share;
+  const double seconds = (a.tokens_per_sec > 0 ? static_cast<double>(a.tokens) / a.tokens_per_sec : 0) +
+                         (b.tokens_per_sec > 0 ? static_cast<double>(b.tokens) / b.tokens_per_sec : 0);
+  if (seconds > 0) b.tokens_per_sec = tokens / seconds;
+  b.tokens += a.tokens;
+  b.bytes_sent += a.bytes_sent;
+  b.bytes_received += a.bytes_received;
+  b.compute_sec += a.compute_sec;
+  b.compress_sec += a.compress_sec;
+  b.exchange_sec += a.exchange_sec;
+  b.aggregate_sec += a.aggregate_sec;
+  return later;
+}
+
+}  // namespace
+
+Task<absl::Status> NetworkCoordinator::Record(wire::CommandBody body) {
+  absl::StatusOr<wire::CommandResult> result = co_await membership_.ProposeChecked(std::move(body));
+  co_return result.status();
+}
+
+Task<absl::Status> NetworkCoordinator::RequestEpoch(rounds::EpochRequest request) {
+  wire::EpochCall call{request.job, request.current, std::move(request.lost), std::move(request.reason)};
+  if (Scheduler* scheduler = scheduler_()) co_return co_await scheduler->RequestEpoch(transport_.self(), std::move(call));
+  GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
+  absl::Status last = absl::UnavailableError("no coordinator is known");
+  for (const NodeId& coordinator : network.coordinators) {
+    absl::StatusOr<Buffer> reply =
+        co_await transport_.Call(coordinator, "jobs.request_epoch", Buffer(wire::Encode(call)), kEpochTimeout);
+    last = reply.status();
+    if (last.code() != absl::StatusCode::kUnavailable) break;
+  }
+  co_return last;
+}
+
+Task<absl::Status> NetworkCoordinator::ReportJob(wire::ReportJob report) {
+  if (held_) report = Sum(*held_, std::move(report));
+  held_.reset();
+  const absl::Duration now = transport_.executor().clock().Monotonic();
+  absl::StatusOr<state::Job> job = state_.job(report.job);
+  const bool last = job.ok() && report.round.value + 1 >= job->planned_rounds;
+  if (now - last_sent_ < kReportInterval && !report.metrics.valid_loss && !last) {
+    held_ = std::move(report);
+    co_return absl::OkStatus();
+  }
+  last_sent_ = now;
+  co_return co_await Record(std::move(report));
+}
+
+Task<absl::Status> NetworkCoordinator::FinishJob(wire::FinishJob finish) { co_return co_await Record(std::move(finish)); }
+
+Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) { co_return co_await Record(std::move(event)); }
+
+}  // namespace gdf::jobs

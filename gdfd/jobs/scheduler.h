@@ -1,0 +1,57 @@
+// The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members ask for, refuses
+// what no node can run. Decides with core/schedule and records with commands; keeps no state of its own beside the
+// reasons of waiting jobs. Method: jobs.request_epoch.
+#ifndef GDF_GDFD_JOBS_SCHEDULER_H_
+#define GDF_GDFD_JOBS_SCHEDULER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/task.h"
+#include "core/config/job_spec.h"
+#include "core/membership/membership.h"
+#include "core/net/transport.h"
+#include "core/schedule/placement.h"
+#include "core/state/state.h"
+#include "core/wire/membership_messages.h"
+
+namespace gdf::jobs {
+
+// What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape is in a model's folder.
+schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes);
+
+// On the executor; on a coordinator only.
+class Scheduler {
+ public:
+  // All outlive the scheduler, which works until it is destroyed.
+  Scheduler(net::Transport& transport, state::State& state, membership::Membership& membership);
+  ~Scheduler();
+
+  // Where `job` would be placed now.
+  absl::StatusOr<schedule::Placement> Preview(const schedule::JobRequest& job);
+  // Why a pending job waits; empty when it is not known to.
+  std::string WaitingFor(JobId job) const;
+  // As the method, for this node itself.
+  Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
+
+ private:
+  Task<void> Run();
+  Task<absl::Status> PlacePending();
+  absl::StatusOr<std::vector<schedule::NodeOffer>> Offers();
+  Task<absl::StatusOr<Buffer>> ServeRequestEpoch(NodeId peer, Buffer request);
+
+  net::Transport& transport_;
+  state::State& state_;
+  membership::Membership& membership_;
+  Channel<bool> wake_;
+  std::map<JobId, std::string> waiting_;
+  state::State::WatcherId state_watcher_;
+  std::vector<net::Registration> registrations_;
+  TaskScope tasks_;
+};
+
+}  // namespace gdf::jobs
+
+#endif  // GDF_GDFD_JOBS_SCHEDULER_H_
