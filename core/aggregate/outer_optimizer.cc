@@ -92,8 +92,12 @@ absl::Status OuterStep(const OuterSgd& optimizer, const OuterStepBuffers& buffer
     } else {
       MomentumStep<false>(optimizer.learning_rate, optimizer.momentum, piece);
     }
-    GDF_RETURN_IF_ERROR(tensor::CheckFinite("outer momentum", piece.momentum_out));
-    GDF_RETURN_IF_ERROR(tensor::CheckFinite("parameters after the outer step", piece.theta_out));
+    if (!tensor::AllFinite(piece.momentum_out)) {
+      return tensor::CheckFinite("outer momentum", buffers.momentum_out);
+    }
+    if (!tensor::AllFinite(piece.theta_out)) {
+      return tensor::CheckFinite("parameters after the outer step", buffers.theta_out);
+    }
   }
   return absl::OkStatus();
 }

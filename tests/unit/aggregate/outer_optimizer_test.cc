@@ -118,6 +118,12 @@ TEST_CASE("outer options, lengths and results are checked") {
         absl::StatusCode::kInvalidArgument);
   CHECK(OuterStep(sgd, {two, huge, huge, absl::MakeSpan(theta_out), absl::MakeSpan(momentum_out)})
             .code() == absl::StatusCode::kInvalidArgument);
+  Floats far(5000, 1.0f), far_out(5000);
+  far[4999] = std::numeric_limits<float>::infinity();
+  const Floats zeros(5000);
+  CHECK_THAT(
+      std::string(OuterStep({1.0f, 0.0f}, {far, zeros, {}, absl::MakeSpan(far_out), {}}).message()),
+      Contains("element 4999 of 5000"));
 }
 
 }  // namespace
