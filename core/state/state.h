@@ -75,8 +75,8 @@ class State {
   // Hash of everything that Apply determines; equal for equal logs. Reads all of it.
   absl::StatusOr<Digest> StateDigest();
 
-  // Calls `watcher` after each applied entry, with its index, on the applying thread. It may query,
-  // not apply. Lives until RemoveWatcher.
+  // Calls `watcher` after each applied entry, with its index, on the applying thread. It may query and add or
+  // remove watchers (itself too), not apply. Lives until RemoveWatcher.
   using WatcherId = uint64_t;
   WatcherId AddWatcher(absl::AnyInvocable<void(uint64_t index)> watcher);
   void RemoveWatcher(WatcherId id);
@@ -90,7 +90,7 @@ class State {
   int64_t last_time_ = 0;
   Digest chain_;
   WatcherId next_watcher_ = 1;
-  std::map<WatcherId, absl::AnyInvocable<void(uint64_t)>> watchers_;
+  std::map<WatcherId, std::shared_ptr<absl::AnyInvocable<void(uint64_t)>>> watchers_;
 };
 
 }  // namespace gdf::state

@@ -1,0 +1,19 @@
+#include "core/state/command_log.h"
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "core/base/status_macros.h"
+
+namespace gdf::state {
+
+absl::StatusOr<wire::CommandResult> CommandLog::Propose(wire::Command command) {
+  GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, state_.ResultOf(command.actor, command.request));
+  if (first) return *std::move(first);
+  // The calendar may jump back; the log does not.
+  command.at_unix_ms = std::max(state_.last_time_unix_ms(), absl::ToUnixMillis(clock_.Now()));
+  GDF_RETURN_IF_ERROR(wire::CheckCommand(command));
+  return state_.Apply(state_.last_applied() + 1, wire::EncodeCommand(command));
+}
+
+}  // namespace gdf::state

@@ -1,0 +1,272 @@
+#include "core/state/state.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/state/apply.h"
+#include "core/state/tables.h"
+
+namespace gdf::state {
+namespace {
+
+constexpr size_t kMinIdPrefix = 4;
+
+// Undoes a refused command inside the transaction of its log entry.
+absl::Status RunOrUndo(store::Database& db, const wire::Command& command, wire::CommandResult* result) {
+  GDF_RETURN_IF_ERROR(db.Run("SAVEPOINT command"));
+  result->status = ApplyCommand(db, command, result);
+  GDF_RETURN_IF_ERROR(db.error());
+  if (!result->status.ok()) {
+    *result = {result->status, {}, {}};
+    GDF_RETURN_IF_ERROR(db.Run("ROLLBACK TO command"));
+  }
+  return db.Run("RELEASE command");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<State>> State::Open(const std::string& path) {
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<store::Database> db, store::Database::Open(path));
+  return Create(std::move(db));
+}
+
+absl::StatusOr<std::unique_ptr<State>> State::OpenInMemory() {
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<store::Database> db, store::Database::OpenInMemory());
+  return Create(std::move(db));
+}
+
+absl::StatusOr<std::unique_ptr<State>> State::Create(std::unique_ptr<store::Database> db) {
+  GDF_RETURN_IF_ERROR(PrepareTables(*db));
+  std::unique_ptr<State> state(new State(std::move(db)));
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       state->db_->Query("SELECT log_index, at, chain FROM log ORDER BY log_index DESC LIMIT 1"));
+  if (rows.Next()) {
+    state->last_applied_ = rows.Unsigned(0);
+    state->last_time_ = rows.Int(1);
+    GDF_ASSIGN_OR_RETURN(state->chain_, DigestColumn(rows, 2));
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return state;
+}
+
+absl::StatusOr<wire::CommandResult> State::Apply(uint64_t index, std::string_view command_bytes) {
+  if (index <= last_applied_) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("log entry ", index, " is applied already; the last is ", last_applied_));
+  }
+  if (index != last_applied_ + 1) {
+    return absl::OutOfRangeError(
+        absl::StrCat("log entry ", index, " came, entry ", last_applied_ + 1, " is the next to apply"));
+  }
+  absl::StatusOr<wire::Command> command = wire::DecodeCommand(command_bytes);
+  GDF_RETURN_IF_ERROR(Annotate(command.status(), absl::StrCat("log entry ", index)));
+
+  db_->ClearError();
+  wire::CommandResult result;
+  const Digest chain = Sha256().Update(chain_.span()).Update(command_bytes).Finish();
+  const int64_t time = std::max(last_time_, command->at_unix_ms);
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
+  GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, ResultOf(command->actor, command->request));
+  if (first) {
+    result = *std::move(first);
+  } else {
+    GDF_RETURN_IF_ERROR(RunOrUndo(*db_, *command, &result));
+    // The first entry founds the network; a log that starts otherwise is none.
+    if (index == 1) GDF_RETURN_IF_ERROR(result.status);
+    GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO requests(log_index, actor, request, result) VALUES(?, ?, ?, ?)", index,
+                                 ToBlob(command->actor), ToBlob(command->request),
+                                 ToBlob(wire::EncodeCommandResult(result))));
+  }
+  GDF_RETURN_IF_ERROR(db_->Run("DELETE FROM requests WHERE log_index <= ?",
+                               static_cast<int64_t>(index) - static_cast<int64_t>(kMaxRequests)));
+  GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO log(log_index, at, chain, command) VALUES(?, ?, ?, ?)", index, time, chain,
+                               ToBlob(command_bytes)));
+  GDF_RETURN_IF_ERROR(transaction.Commit());
+
+  last_applied_ = index;
+  last_time_ = time;
+  chain_ = chain;
+  const auto watchers = watchers_;  // one may remove itself or others
+  for (const auto& [id, watcher] : watchers) {
+    if (watchers_.contains(id)) (*watcher)(index);
+  }
+  return result;
+}
+
+absl::StatusOr<std::optional<wire::CommandResult>> State::ResultOf(const NodeId& actor,
+                                                                   const wire::RequestId& request) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT result FROM requests WHERE actor = ? AND request = ?",
+                                                    ToBlob(actor), ToBlob(request)));
+  std::optional<wire::CommandResult> result;
+  if (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(result, wire::DecodeCommandResult(rows.Bytes(0)));
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return result;
+}
+
+absl::StatusOr<Network> State::network() {
+  Network network;
+  {
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT record FROM network"));
+    if (!rows.Next()) {
+      GDF_RETURN_IF_ERROR(rows.status());
+      return absl::NotFoundError("this node is in no network: create one with gdfctl network create, or join one");
+    }
+    network.genesis_record = rows.Bytes(0);
+  }
+  GDF_ASSIGN_OR_RETURN(network.genesis, trust::Genesis::Parse(network.genesis_record));
+  network.id = trust::NetworkIdOf(network.genesis_record);
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT node FROM coordinators ORDER BY node"));
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(const Digest digest, DigestColumn(rows, 0));
+    network.coordinators.emplace_back(digest);
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return network;
+}
+
+absl::StatusOr<std::vector<Member>> State::members() { return ReadMembers(*db_, "ORDER BY m.seq"); }
+
+absl::StatusOr<Member> State::member(const NodeId& id) { return ReadMember(*db_, id); }
+
+absl::StatusOr<Member> State::FindMember(std::string_view name_or_id) {
+  GDF_ASSIGN_OR_RETURN(std::vector<Member> all, members());
+  std::vector<Member> found;
+  for (Member& member : all) {
+    if (member.status == MemberStatus::kRemoved) continue;
+    if (member.profile.name == name_or_id) return std::move(member);
+    if (name_or_id.size() >= kMinIdPrefix && member.id.ToString().compare(0, name_or_id.size(), name_or_id) == 0) {
+      found.push_back(std::move(member));
+    }
+  }
+  if (found.size() == 1) return std::move(found[0]);
+  if (found.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("no node of this network is called ", ToAbsl(name_or_id), " or has an id that starts so"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(found.size(), " nodes have ids that start with ", ToAbsl(name_or_id),
+                                                 ": ", found[0].id.ToString(), ", ", found[1].id.ToString()));
+}
+
+absl::Status State::CheckMember(const NodeId& id, trust::Operation operation) {
+  return state::CheckMember(*db_, id, operation);
+}
+
+absl::StatusOr<std::vector<InviteRecord>> State::invites() {
+  GDF_ASSIGN_OR_RETURN(
+      store::Rows rows,
+      db_->Query("SELECT id, roles, created, expires, allowed, uses, revoked, created_by FROM invites ORDER BY seq"));
+  std::vector<InviteRecord> invites;
+  while (rows.Next()) {
+    InviteRecord& invite = invites.emplace_back();
+    const std::string_view id = rows.Bytes(0);
+    std::copy_n(id.begin(), std::min(id.size(), invite.id.size()), invite.id.begin());
+    GDF_ASSIGN_OR_RETURN(invite.roles, trust::RoleSet::FromBits(static_cast<uint32_t>(rows.Int(1))));
+    invite.created_unix_ms = rows.Int(2);
+    invite.expires_unix_ms = rows.Int(3);
+    invite.uses_allowed = static_cast<uint32_t>(rows.Int(4));
+    invite.uses = static_cast<uint32_t>(rows.Int(5));
+    invite.revoked = rows.Int(6) != 0;
+    GDF_ASSIGN_OR_RETURN(const Digest creator, DigestColumn(rows, 7));
+    invite.created_by = NodeId(creator);
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return invites;
+}
+
+absl::StatusOr<std::vector<Job>> State::jobs() { return ReadJobs(*db_); }
+
+absl::StatusOr<Job> State::job(JobId id) { return ReadJob(*db_, id); }
+
+absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilter& filter, size_t limit) {
+  std::string sql = "SELECT id, at, job, node, severity, text FROM events WHERE id > ? AND severity >= ?";
+  std::vector<store::Value> values = {store::ToValue(after), static_cast<int64_t>(filter.at_least)};
+  if (filter.job) {
+    sql += " AND job = ?";
+    values.push_back(store::ToValue(filter.job->value));
+  }
+  if (filter.node) {
+    sql += " AND node = ?";
+    values.push_back(ToBlob(*filter.node));
+  }
+  sql += " ORDER BY id LIMIT ?";
+  values.push_back(store::ToValue(limit));
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->QueryValues(sql, values));
+  std::vector<Event> events;
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(const Digest node, DigestColumn(rows, 3));
+    events.push_back({rows.Unsigned(0), rows.Int(1), JobId{rows.Unsigned(2)}, NodeId(node),
+                      static_cast<wire::Severity>(rows.Int(4)), std::string(rows.Text(5))});
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return events;
+}
+
+absl::StatusOr<std::vector<RoundRecord>> State::rounds(JobId job, RoundId from_round, size_t limit) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT round, epoch, at, theta, metrics FROM rounds WHERE job = ? "
+                                                    "AND round >= ? ORDER BY round LIMIT ?",
+                                                    job.value, from_round.value, limit));
+  std::vector<RoundRecord> rounds;
+  while (rows.Next()) {
+    RoundRecord& round = rounds.emplace_back();
+    round.round.value = rows.Unsigned(0);
+    round.epoch.value = rows.Unsigned(1);
+    round.at_unix_ms = rows.Int(2);
+    GDF_ASSIGN_OR_RETURN(round.theta, DigestColumn(rows, 3));
+    GDF_ASSIGN_OR_RETURN(round.metrics, wire::DecodeRoundMetrics(rows.Bytes(4)));
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return rounds;
+}
+
+absl::StatusOr<std::vector<LogEntry>> State::LogEntries(uint64_t from, size_t max_bytes) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       db_->Query("SELECT log_index, command FROM log WHERE log_index >= ? ORDER BY log_index", from));
+  std::vector<LogEntry> entries;
+  size_t bytes = 0;
+  while (rows.Next()) {
+    const std::string_view command = rows.Bytes(1);
+    if (!entries.empty() && bytes + command.size() > max_bytes) break;
+    bytes += command.size();
+    entries.push_back({rows.Unsigned(0), std::string(command)});
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return entries;
+}
+
+absl::StatusOr<Digest> State::LogDigest(uint64_t index) {
+  if (index == 0) return Digest{};
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT chain FROM log WHERE log_index = ?", index));
+  if (rows.Next()) return DigestColumn(rows, 0);
+  GDF_RETURN_IF_ERROR(rows.status());
+  return absl::NotFoundError(absl::StrCat("the log has ", last_applied_, " entries, no entry ", index));
+}
+
+absl::StatusOr<Digest> State::StateDigest() {
+  Sha256 hash;
+  std::string row;
+  for (const std::string_view table : DigestedTables()) {
+    hash.Update(table);
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query(absl::StrCat("SELECT * FROM ", ToAbsl(table))));
+    while (rows.Next()) {
+      row.clear();
+      rows.AppendRow(&row);
+      hash.Update(row);
+    }
+    GDF_RETURN_IF_ERROR(rows.status());
+  }
+  return hash.Finish();
+}
+
+State::WatcherId State::AddWatcher(absl::AnyInvocable<void(uint64_t index)> watcher) {
+  watchers_[next_watcher_] = std::make_shared<absl::AnyInvocable<void(uint64_t)>>(std::move(watcher));
+  return next_watcher_++;
+}
+
+void State::RemoveWatcher(WatcherId id) { watchers_.erase(id); }
+
+}  // namespace gdf::state

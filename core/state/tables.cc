@@ -1,0 +1,233 @@
+#include "core/state/tables.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+
+namespace gdf::state {
+namespace {
+
+constexpr int kVersion = 1;
+
+// Long columns come last, so that a listing does not read over them.
+constexpr std::string_view kTables = R"(
+CREATE TABLE network(one INTEGER PRIMARY KEY CHECK(one = 1), record BLOB NOT NULL);
+CREATE TABLE coordinators(node BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE members(
+  seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, public_key BLOB NOT NULL, roles INTEGER NOT NULL,
+  status INTEGER NOT NULL, reason TEXT NOT NULL, joined INTEGER NOT NULL, name TEXT NOT NULL, profile BLOB NOT NULL);
+CREATE TABLE rotated(old_id BLOB PRIMARY KEY, new_id BLOB NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE invites(
+  seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, secret_hash BLOB NOT NULL, roles INTEGER NOT NULL,
+  created INTEGER NOT NULL, expires INTEGER NOT NULL, allowed INTEGER NOT NULL, uses INTEGER NOT NULL,
+  revoked INTEGER NOT NULL, created_by BLOB NOT NULL);
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL, owner BLOB NOT NULL, token TEXT NOT NULL, planned INTEGER NOT NULL,
+  phase INTEGER NOT NULL, verdict INTEGER NOT NULL, reason TEXT NOT NULL, epoch INTEGER NOT NULL,
+  epoch_reason TEXT NOT NULL, lead BLOB NOT NULL, rounds_done INTEGER NOT NULL, reported_epoch INTEGER NOT NULL,
+  theta BLOB NOT NULL, metrics BLOB NOT NULL, message TEXT NOT NULL, submitted INTEGER NOT NULL,
+  started INTEGER NOT NULL, finished INTEGER NOT NULL, inputs BLOB NOT NULL, spec TEXT NOT NULL,
+  UNIQUE(owner, token));
+CREATE TABLE job_members(
+  job INTEGER NOT NULL, position INTEGER NOT NULL, node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID;
+CREATE TABLE rounds(
+  job INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL, at INTEGER NOT NULL, theta BLOB NOT NULL,
+  metrics BLOB NOT NULL, PRIMARY KEY(job, round)) WITHOUT ROWID;
+CREATE TABLE events(
+  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, job INTEGER NOT NULL, node BLOB NOT NULL, severity INTEGER NOT NULL,
+  text TEXT NOT NULL);
+CREATE INDEX events_of_job ON events(job, id);
+CREATE TABLE requests(
+  log_index INTEGER PRIMARY KEY, actor BLOB NOT NULL, request BLOB NOT NULL, result BLOB NOT NULL,
+  UNIQUE(actor, request));
+CREATE TABLE log(log_index INTEGER PRIMARY KEY, at INTEGER NOT NULL, chain BLOB NOT NULL, command BLOB NOT NULL);
+)";
+
+constexpr std::string_view kJobColumns =
+    "SELECT id, name, owner, token, planned, phase, verdict, reason, epoch, epoch_reason, lead, rounds_done, theta, "
+    "metrics, message, submitted, started, finished";
+
+absl::StatusOr<NodeId> NodeColumn(const store::Rows& rows, int column) {
+  GDF_ASSIGN_OR_RETURN(const Digest digest, DigestColumn(rows, column));
+  return NodeId(digest);
+}
+
+absl::StatusOr<Job> JobRow(const store::Rows& rows) {
+  Job job;
+  job.id.value = rows.Unsigned(0);
+  job.name = rows.Text(1);
+  GDF_ASSIGN_OR_RETURN(job.owner, NodeColumn(rows, 2));
+  job.submit_token = rows.Text(3);
+  job.planned_rounds = rows.Unsigned(4);
+  job.phase = static_cast<JobPhase>(rows.Int(5));
+  job.verdict = static_cast<wire::Verdict>(rows.Int(6));
+  job.reason = rows.Text(7);
+  job.epoch.value = rows.Unsigned(8);
+  job.epoch_reason = rows.Text(9);
+  GDF_ASSIGN_OR_RETURN(job.lead, NodeColumn(rows, 10));
+  job.rounds_done = rows.Unsigned(11);
+  GDF_ASSIGN_OR_RETURN(job.theta, DigestColumn(rows, 12));
+  GDF_ASSIGN_OR_RETURN(job.metrics, wire::DecodeRoundMetrics(rows.Bytes(13)));
+  job.message = rows.Text(14);
+  job.submitted_unix_ms = rows.Int(15);
+  job.started_unix_ms = rows.Int(16);
+  job.finished_unix_ms = rows.Int(17);
+  return job;
+}
+
+}  // namespace
+
+absl::Status PrepareTables(store::Database& db) {
+  int64_t version = 0;
+  {
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("PRAGMA user_version"));
+    if (rows.Next()) version = rows.Int(0);
+    GDF_RETURN_IF_ERROR(rows.status());
+  }
+  if (version == kVersion) return absl::OkStatus();
+  if (version != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state database is of version ", version, ", this program knows version ", kVersion,
+                     ". Install the release that wrote it, or a newer one"));
+  }
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(db));
+  GDF_RETURN_IF_ERROR(db.Execute(kTables));
+  GDF_RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA user_version=", kVersion)));
+  return transaction.Commit();
+}
+
+const std::vector<std::string_view>& DigestedTables() {
+  static const auto& tables = *new std::vector<std::string_view>{
+      "network ORDER BY one",  "coordinators ORDER BY node", "members ORDER BY seq",
+      "rotated ORDER BY old_id", "invites ORDER BY seq",     "jobs ORDER BY id",
+      "job_members ORDER BY job, position", "rounds ORDER BY job, round", "events ORDER BY id",
+      "requests ORDER BY log_index", "log ORDER BY log_index"};
+  return tables;
+}
+
+absl::StatusOr<Digest> DigestColumn(const store::Rows& rows, int column) {
+  absl::StatusOr<Digest> digest = Digest::FromBytes(rows.Bytes(column));
+  if (!digest.ok()) return absl::DataLossError(absl::StrCat("the state database: ", digest.status().message()));
+  return digest;
+}
+
+absl::StatusOr<std::vector<Member>> ReadMembers(store::Database& db, std::string_view where,
+                                                const std::vector<store::Value>& values) {
+  GDF_ASSIGN_OR_RETURN(
+      store::Rows rows,
+      db.QueryValues(absl::StrCat("SELECT m.id, m.public_key, m.roles, m.status, m.reason, m.joined, m.profile, "
+                                  "c.node IS NOT NULL FROM members m LEFT JOIN coordinators c ON c.node = m.id ",
+                                  ToAbsl(where)),
+                     values));
+  std::vector<Member> members;
+  while (rows.Next()) {
+    Member& member = members.emplace_back();
+    GDF_ASSIGN_OR_RETURN(member.id, NodeColumn(rows, 0));
+    GDF_ASSIGN_OR_RETURN(member.public_key, trust::PublicKeyFromBytes(rows.Bytes(1)));
+    GDF_ASSIGN_OR_RETURN(member.roles, trust::RoleSet::FromBits(static_cast<uint32_t>(rows.Int(2))));
+    member.status = static_cast<MemberStatus>(rows.Int(3));
+    member.reason = rows.Text(4);
+    member.joined_unix_ms = rows.Int(5);
+    GDF_ASSIGN_OR_RETURN(member.profile, wire::DecodeNodeProfile(rows.Bytes(6)));
+    member.coordinator = rows.Int(7) != 0;
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return members;
+}
+
+absl::StatusOr<Member> ReadMember(store::Database& db, const NodeId& id) {
+  GDF_ASSIGN_OR_RETURN(std::vector<Member> found, ReadMembers(db, "WHERE m.id = ?", {ToBlob(id)}));
+  if (found.empty()) return absl::NotFoundError(absl::StrCat("node ", id.Short(), " is not a member of this network"));
+  return std::move(found[0]);
+}
+
+absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db) {
+  std::map<JobId, std::vector<NodeId>> members;
+  {
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT job, node FROM job_members ORDER BY job, position"));
+    while (rows.Next()) {
+      GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 1));
+      members[JobId{rows.Unsigned(0)}].push_back(node);
+    }
+    GDF_RETURN_IF_ERROR(rows.status());
+  }
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query(absl::StrCat(ToAbsl(kJobColumns), " FROM jobs ORDER BY id DESC")));
+  std::vector<Job> jobs;
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(Job job, JobRow(rows));
+    if (const auto found = members.find(job.id); found != members.end()) job.members = std::move(found->second);
+    jobs.push_back(std::move(job));
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return jobs;
+}
+
+absl::StatusOr<Job> ReadJob(store::Database& db, JobId id) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       db.Query(absl::StrCat(ToAbsl(kJobColumns), ", inputs, spec FROM jobs WHERE id = ?"), id.value));
+  if (!rows.Next()) {
+    GDF_RETURN_IF_ERROR(rows.status());
+    return absl::NotFoundError(absl::StrCat("there is no job ", ToString(id), " in this network"));
+  }
+  GDF_ASSIGN_OR_RETURN(Job job, JobRow(rows));
+  GDF_ASSIGN_OR_RETURN(job.inputs, wire::DecodeJobInputs(rows.Bytes(18)));
+  job.spec_yaml = rows.Text(19);
+  GDF_ASSIGN_OR_RETURN(store::Rows members,
+                       db.Query("SELECT node FROM job_members WHERE job = ? ORDER BY position", id.value));
+  while (members.Next()) {
+    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(members, 0));
+    job.members.push_back(node);
+  }
+  GDF_RETURN_IF_ERROR(members.status());
+  return job;
+}
+
+absl::Status CheckMember(store::Database& db, const NodeId& id, trust::Operation operation) {
+  absl::StatusOr<Member> member = ReadMember(db, id);
+  if (absl::IsNotFound(member.status())) {
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT 1 FROM rotated WHERE old_id = ?", ToBlob(id)));
+    if (rows.Next()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("node ", id.Short(), " has replaced its key; it is known under its new id"));
+    }
+    GDF_RETURN_IF_ERROR(rows.status());
+    return absl::PermissionDeniedError(
+        absl::StrCat("node ", id.Short(), " is not a member of this network; it can join with an invite"));
+  }
+  GDF_RETURN_IF_ERROR(member.status());
+  if (member->status != MemberStatus::kActive) {
+    return absl::PermissionDeniedError(absl::StrCat("node ", member->profile.name, " (", id.Short(), ") is ",
+                                                    ToAbsl(ToString(member->status)),
+                                                    member->reason.empty() ? "" : ": ", member->reason));
+  }
+  return trust::CheckPermission(member->roles, operation);
+}
+
+absl::StatusOr<bool> IsCoordinator(store::Database& db, const NodeId& id) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT 1 FROM coordinators WHERE node = ?", ToBlob(id)));
+  const bool found = rows.Next();
+  GDF_RETURN_IF_ERROR(rows.status());
+  return found;
+}
+
+std::string_view ToString(MemberStatus status) {
+  switch (status) {
+    case MemberStatus::kActive: return "active";
+    case MemberStatus::kRemoved: return "removed";
+    case MemberStatus::kBanned: return "banned";
+  }
+  return "unknown";
+}
+
+std::string_view ToString(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kPending: return "pending";
+    case JobPhase::kRunning: return "running";
+    case JobPhase::kFinished: return "finished";
+  }
+  return "unknown";
+}
+
+}  // namespace gdf::state
