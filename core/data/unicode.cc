@@ -33,11 +33,11 @@ absl::Status IcuError(UErrorCode error) {
 }
 
 // Null where ICU could not make it.
-const icu::UnicodeSet* AssignedInUnicode13() {
+const icu::UnicodeSet* AssignedInUnicode9() {
   static const icu::UnicodeSet* const set = []() -> const icu::UnicodeSet* {
     UErrorCode error = U_ZERO_ERROR;
     auto made =
-        std::make_unique<icu::UnicodeSet>(icu::UnicodeString::fromUTF8("[:age=13.0:]"), error);
+        std::make_unique<icu::UnicodeSet>(icu::UnicodeString::fromUTF8("[:age=9.0:]"), error);
     if (U_FAILURE(error)) return nullptr;
     made->freeze();
     return made.release();
@@ -58,7 +58,7 @@ absl::StatusOr<std::string> Normalize(NormalForm form, std::string_view text) {
   if (IsAscii(text)) return std::string(text);
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* base = GetNormalizer(form, &error);
-  const icu::UnicodeSet* assigned = AssignedInUnicode13();
+  const icu::UnicodeSet* assigned = AssignedInUnicode9();
   if (U_FAILURE(error)) return IcuError(error);
   if (assigned == nullptr) return IcuError(U_MISSING_RESOURCE_ERROR);
   const icu::FilteredNormalizer2 normalizer(*base, *assigned);

@@ -11,8 +11,9 @@ namespace gdf::data {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// `text` (well-formed UTF-8) in a normal form of Unicode 13, the version that `tokenizers` carries:
-// characters assigned later stay as they are and combine with nothing.
+// `text` (well-formed UTF-8) in a normal form of Unicode 9, whose tables `tokenizers` carries (0.23;
+// found by comparing every code point): characters assigned later stay as they are and combine with
+// nothing.
 absl::StatusOr<std::string> Normalize(NormalForm form, std::string_view text);
 
 // Every character by its own full lower-case mapping, whatever stands around it (so a final sigma
