@@ -6,9 +6,9 @@
 #define GDF_CORE_STORE_CHUNK_STORE_H_
 
 #include <cstdint>
-#include <list>
+#include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,17 +69,43 @@ class ChunkStore {
 
  private:
   struct Entry {
-    uint64_t size_bytes = 0;
-    bool present = false;                       // its file is complete
-    bool busy = false;                          // being written
-    uint32_t pins = 0;
-    std::list<ChunkId>::iterator lru;           // valid when present and not pinned
+    uint64_t size_bytes = 0;    // of its file, while present
+    uint64_t last_use = 0;      // key in evictable_, when there
+    uint64_t generation = 0;    // counts completed writes
+    uint32_t pins = 0;          // owners that pin it
+    bool present = false;       // its file is complete
+    bool busy = false;          // its file is being written or deleted by one call
   };
+
   ChunkStore(FileSystem& files, Options options) : files_(files), options_(std::move(options)) {}
+  absl::Status Load();
+  absl::Status LoadPins();
+  std::string PathOf(const ChunkId& id) const;
+  std::string PinPathOf(std::string_view owner) const;
+
+  // Waits until no other call works on the chunk's file.
+  void AwaitIdle(const ChunkId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To be called after a change or use of an entry: puts it into, to the end of, or out of the order of eviction,
+  // and forgets one of which nothing is left.
+  void Settle(const ChunkId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddPin(std::string_view owner, const ChunkId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Marks the chunk's file as being deleted; DeleteFiles must follow.
+  void MarkDeleted(const ChunkId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes room for `size_bytes`. The chunks that had to go are marked deleted.
+  absl::StatusOr<std::vector<ChunkId>> Reserve(uint64_t size_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status DeleteFiles(const std::vector<ChunkId>& ids) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status SavePins(std::string_view owner) ABSL_LOCKS_EXCLUDED(mutex_);
 
   FileSystem& files_;
   const Options options_;
-  mutable absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;  // never held over I/O
+  absl::flat_hash_map<ChunkId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, ChunkId> evictable_ ABSL_GUARDED_BY(mutex_);  // present, neither pinned nor busy; by last_use
+  std::map<std::string, absl::flat_hash_set<ChunkId>, std::less<>> pins_ ABSL_GUARDED_BY(mutex_);
+  uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;            // present or being written
+  uint64_t evictable_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool saving_pins_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Cuts a stream of bytes into chunks of a store. One thread.
