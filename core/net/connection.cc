@@ -1,0 +1,498 @@
+#include "core/net/connection.h"
+
+#include <openssl/err.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/net/endpoint.h"
+#include "core/net/tcp_info.h"
+
+namespace gdf::net {
+namespace {
+
+constexpr size_t kRecordBytes = 16 << 10;  // the largest plaintext of a TLS record (RFC 8446 5.1)
+// After this much the other connections get their turn.
+constexpr size_t kTurnBytes = 1 << 20;
+// Reading stops while the executor is this far behind: a flooding peer costs no more memory.
+constexpr size_t kMaxUndelivered = 16 << 20;
+constexpr size_t kFrameOverhead = 128;  // of a frame in memory
+// Pongs, resets and credit for a peer that asks but does not read.
+constexpr size_t kMaxUrgentFrames = 8192;
+constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
+
+absl::Status Lost(const std::string& where, const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(where, ": ", what));
+}
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket socket,
+                       std::optional<NodeId> expected)
+    : world_(std::move(world)),
+      dialled_(expected.has_value()),
+      expected_(expected),
+      socket_(std::move(socket)),
+      timer_(world_->io),
+      read_throttle_(world_->io),
+      write_throttle_(world_->io) {
+  std::error_code ec;
+  remote_ = socket_.remote_endpoint(ec);
+  socket_.non_blocking(true, ec);
+  TuneSocket(socket_.native_handle());
+  ssl_ = world_->tls.NewSession(socket_.native_handle(), dialled_);
+  absl::MutexLock lock(&mutex_);
+  counted_socket_ = socket_.native_handle();
+}
+
+std::string Connection::Where() const {
+  const std::string address = EndpointText(remote_);
+  return peer_.zero() ? absl::StrCat("connection with ", address)
+                      : absl::StrCat("connection with node ", peer_.Short(), " at ", address);
+}
+
+void Connection::Handshake(Done done) {
+  world_->live.insert(shared_from_this());
+  handshake_done_ = std::move(done);
+  ArmTimer(world_->options.handshake_timeout, [this] {
+    End(Lost(Where(), absl::StrCat("no handshake and hello within ",
+                                   absl::FormatDuration(world_->options.handshake_timeout))));
+  });
+  DriveHandshake();
+}
+
+void Connection::DriveHandshake() {
+  ERR_clear_error();
+  const int ret = SSL_do_handshake(ssl_.get());
+  if (ret != 1) return AfterTlsError(ret, "TLS handshake");
+  if (absl::Status status = CheckPeer(); !status.ok()) return End(status);
+  state_ = State::kSecured;
+  if (Done done = std::exchange(handshake_done_, nullptr)) done(absl::OkStatus());
+}
+
+absl::Status Connection::CheckPeer() {
+  GDF_ASSIGN_OR_RETURN(const NodeId found, PeerOf(ssl_.get()));
+  if (expected_ && found != *expected_) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(EndpointText(remote_), " is node ", found.ToString(), ", expected node ",
+                     expected_->ToString()));
+  }
+  if (found == world_->tls.self()) {
+    return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is this node itself"));
+  }
+  peer_ = found;
+  return absl::OkStatus();
+}
+
+void Connection::Greet(Purpose purpose, HelloDone done) {
+  if (state_ != State::kSecured) {
+    return done(Lost(Where(), "closed before the hello"));
+  }
+  purpose_ = purpose;
+  hello_done_ = std::move(done);
+  state_ = State::kGreeting;
+  if (dialled_) {
+    queue_.Push(HelloFrame({world_->incarnation, purpose}));
+    TryWrite();
+  }
+  TryRead();
+}
+
+void Connection::HandleHello(const Frame& frame) {
+  absl::StatusOr<Hello> hello = DecodeHello(frame);
+  if (!hello.ok()) return End(Annotate(hello.status(), Where()), hello.status());
+  state_ = State::kGreeted;
+  timer_.cancel();
+  if (!dialled_) purpose_ = hello->purpose;
+  if (HelloDone done = std::exchange(hello_done_, nullptr)) done(hello);
+}
+
+bool Connection::PostToIo(std::function<void()> fn) {
+  absl::MutexLock lock(&mutex_);
+  if (counted_socket_ < 0) return false;
+  asio::post(world_->io, std::move(fn));
+  return true;
+}
+
+void Connection::Start(std::weak_ptr<ConnectionEvents> events) {
+  const bool posted = PostToIo([self = shared_from_this(), events] {
+    self->events_ = events;
+    if (self->state_ == State::kClosed) {
+      return self->Report(Lost(self->Where(), "closed right after the hello"));
+    }
+    if (self->state_ != State::kGreeted) return;  // Close() came first
+    self->state_ = State::kOpen;
+    self->last_received_ = self->world_->Now();
+    if (!self->dialled_) {
+      self->queue_.Push(HelloFrame({self->world_->incarnation, self->purpose_}));
+    }
+    self->KeepAlive();
+    self->Flush();
+    self->TryRead();
+  });
+  if (posted) return;
+  world_->executor.Post([self = shared_from_this(), events = std::move(events)] {
+    if (auto target = events.lock()) {
+      target->OnClosed(self, Lost(self->Where(), "closed right after the hello"));
+    }
+  });
+}
+
+void Connection::ArmTimer(absl::Duration delay, std::function<void()> fn) {
+  timer_.expires_after(absl::ToChronoNanoseconds(delay));
+  timer_.async_wait([self = shared_from_this(), fn = std::move(fn)](std::error_code ec) {
+    // A handler may already be queued when its timer is set anew.
+    if (!ec && self->state_ != State::kClosed) fn();
+  });
+}
+
+void Connection::KeepAlive() {
+  if (state_ != State::kOpen) return;
+  const TlsTransportOptions& options = world_->options;
+  // What we do not read cannot show that the peer lives.
+  if (read_throttled_ || undelivered_ > kMaxUndelivered) last_received_ = world_->Now();
+  const absl::Duration silent = world_->Now() - last_received_;
+  if (silent >= options.keepalive_idle + options.keepalive_timeout) {
+    return End(Lost(Where(), absl::StrCat("no sign of life for ", HumanDuration(silent))));
+  }
+  absl::Duration next = options.keepalive_idle - silent;
+  if (next <= absl::ZeroDuration()) {
+    if (!std::exchange(asked_, true)) {
+      queue_.Push({.type = FrameType::kPing, .payload = Buffer(std::vector<uint8_t>(8))});
+      TryWrite();
+    }
+    next = options.keepalive_idle + options.keepalive_timeout - silent;
+  } else {
+    asked_ = false;
+  }
+  ArmTimer(next, [this] { KeepAlive(); });
+}
+
+void Connection::ArmRead() {
+  if (std::exchange(read_armed_, true)) return;
+  socket_.async_wait(asio::socket_base::wait_read,
+                     [self = shared_from_this()](std::error_code ec) {
+                       self->read_armed_ = false;
+                       if (!ec) self->OnReady();
+                     });
+}
+
+void Connection::ArmWrite() {
+  if (std::exchange(write_armed_, true)) return;
+  socket_.async_wait(asio::socket_base::wait_write,
+                     [self = shared_from_this()](std::error_code ec) {
+                       self->write_armed_ = false;
+                       if (!ec) self->OnReady();
+                     });
+}
+
+void Connection::OnReady() {
+  switch (state_) {
+    case State::kHandshake: return DriveHandshake();
+    case State::kClosing:
+      DiscardInput();
+      return TryWrite();
+    case State::kClosed: return;
+    default:
+      TryWrite();
+      TryRead();
+  }
+}
+
+void Connection::AfterTlsError(int ret, const char* doing) {
+  const int saved_errno = errno;
+  switch (SSL_get_error(ssl_.get(), ret)) {
+    case SSL_ERROR_WANT_READ: return ArmRead();
+    case SSL_ERROR_WANT_WRITE: return ArmWrite();
+    case SSL_ERROR_ZERO_RETURN: return End(Lost(Where(), "closed by the peer"));
+    case SSL_ERROR_SYSCALL:
+      return End(Lost(Where(), saved_errno == 0
+                                   ? absl::StrCat(doing, ": the peer hung up")
+                                   : absl::StrCat(doing, ": ",
+                                                  std::generic_category().message(saved_errno))));
+    default:
+      return End(Lost(Where(), absl::StrCat(doing, ": ", TlsErrorText("the peer hung up"))));
+  }
+}
+
+bool Connection::ReadMayGoOn() {
+  if (state_ != State::kGreeting && state_ != State::kOpen) return false;
+  if (undelivered_ > kMaxUndelivered || read_throttled_) return false;
+  if (purpose_ != Purpose::kStripe) return true;
+  const absl::Duration wait = world_->download.WaitTime(world_->Now());
+  if (wait <= absl::ZeroDuration()) return true;
+  read_throttled_ = true;
+  read_throttle_.expires_after(absl::ToChronoNanoseconds(wait));
+  read_throttle_.async_wait([self = shared_from_this()](std::error_code) {
+    self->read_throttled_ = false;
+    self->last_received_ = self->world_->Now();
+    self->TryRead();
+  });
+  return false;
+}
+
+void Connection::TryRead() {
+  size_t turn = 0;
+  while (ReadMayGoOn()) {
+    if (turn >= kTurnBytes) {
+      asio::post(world_->io, [self = shared_from_this()] { self->TryRead(); });
+      return;
+    }
+    const absl::Span<uint8_t> target = reader_.Target();
+    size_t got = 0;
+    ERR_clear_error();
+    const int ret = SSL_read_ex(ssl_.get(), target.data(), target.size(), &got);
+    if (ret != 1) return AfterTlsError(ret, "receive");
+    turn += got;
+    last_received_ = world_->Now();
+    world_->download.Consume(got, last_received_);
+    absl::StatusOr<std::optional<Frame>> frame = reader_.Advance(got);
+    if (!frame.ok()) {
+      return End(Annotate(absl::UnavailableError(frame.status().message()), Where()),
+                 frame.status());
+    }
+    if (frame->has_value() && !HandleFrame(**std::move(frame))) return;
+  }
+}
+
+bool Connection::HandleFrame(Frame frame) {
+  if (frame.type == FrameType::kClose) {
+    End(Annotate(DecodeStatus(frame), absl::StrCat("closed by node ", peer_.Short())));
+    return false;
+  }
+  if (state_ == State::kGreeting) {
+    HandleHello(frame);
+    return state_ == State::kOpen;
+  }
+  switch (frame.type) {
+    case FrameType::kHello: {
+      const absl::Status status = absl::InvalidArgumentError("a second hello");
+      End(Lost(Where(), "a second hello"), status);
+      return false;
+    }
+    case FrameType::kPing:
+      frame.type = FrameType::kPong;
+      queue_.Push(std::move(frame));
+      TryWrite();
+      return state_ == State::kOpen;
+    case FrameType::kPong: return true;  // that it came is all it says
+    default: Deliver(std::move(frame)); return true;
+  }
+}
+
+void Connection::Deliver(Frame frame) {
+  undelivered_ += frame.payload.size() + kFrameOverhead;
+  world_->executor.Post(
+      [self = shared_from_this(), events = events_, frame = std::move(frame)]() mutable {
+        const size_t bytes = frame.payload.size();
+        if (auto target = events.lock()) target->OnFrame(self, std::move(frame));
+        self->Consumed(bytes);
+      });
+}
+
+void Connection::Consumed(size_t bytes) {
+  const size_t size = bytes + kFrameOverhead;
+  const size_t before = undelivered_.fetch_sub(size);
+  if (before > kMaxUndelivered && before - size <= kMaxUndelivered) {
+    PostToIo([self = shared_from_this()] { self->TryRead(); });
+  }
+}
+
+void Connection::Send(Frame frame) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (counted_socket_ < 0) return;
+    outbox_.push_back(std::move(frame));
+    if (std::exchange(flush_posted_, true)) return;
+  }
+  PostToIo([self = shared_from_this()] { self->Flush(); });
+}
+
+void Connection::Flush() {
+  std::vector<Frame> frames;
+  {
+    absl::MutexLock lock(&mutex_);
+    frames.swap(outbox_);
+    flush_posted_ = false;
+  }
+  if (state_ == State::kClosing || state_ == State::kClosed) return;
+  for (Frame& frame : frames) queue_.Push(std::move(frame));
+  if (queue_.urgent_size() > kMaxUrgentFrames) {
+    return End(Lost(Where(), "the peer does not read what it asked for"));
+  }
+  if (state_ == State::kOpen) TryWrite();
+}
+
+bool Connection::FillRecord() {
+  record_.clear();
+  record_at_ = 0;
+  tail_ = Buffer();
+  tail_at_ = 0;
+  while (record_.size() + kFrameHeaderBytes < kRecordBytes) {
+    std::optional<Frame> frame = queue_.Pop();
+    if (!frame) break;
+    const auto header = EncodeHeader(*frame);
+    record_.insert(record_.end(), header.begin(), header.end());
+    const absl::Span<const uint8_t> payload = frame->payload.span();
+    const size_t first = std::min(payload.size(), kRecordBytes - record_.size());
+    record_.insert(record_.end(), payload.begin(), payload.begin() + static_cast<ptrdiff_t>(first));
+    if (first < payload.size()) {
+      tail_ = std::move(frame->payload);
+      tail_at_ = first;
+      break;
+    }
+  }
+  return !record_.empty();
+}
+
+void Connection::TryWrite() {
+  if (state_ == State::kHandshake || state_ == State::kClosed || write_armed_) return;
+  const bool limited = purpose_ == Purpose::kStripe && state_ != State::kClosing;
+  size_t turn = 0;
+  while (true) {
+    const bool in_record = record_at_ < record_.size();
+    if (!in_record && tail_at_ >= tail_.size()) {
+      if (FillRecord()) continue;
+      if (state_ == State::kOpen && close_when_sent_) {
+        return End(*close_when_sent_, *close_when_sent_);
+      }
+      if (state_ == State::kClosing) {
+        std::error_code ec;
+        SSL_shutdown(ssl_.get());
+        socket_.shutdown(asio::socket_base::shutdown_send, ec);
+      }
+      return;
+    }
+    if (limited) {
+      if (write_throttled_) return;
+      const absl::Duration wait = world_->upload.WaitTime(world_->Now());
+      if (wait > absl::ZeroDuration()) {
+        write_throttled_ = true;
+        write_throttle_.expires_after(absl::ToChronoNanoseconds(wait));
+        write_throttle_.async_wait([self = shared_from_this()](std::error_code) {
+          self->write_throttled_ = false;
+          self->TryWrite();
+        });
+        return;
+      }
+    }
+    if (turn >= kTurnBytes) {
+      asio::post(world_->io, [self = shared_from_this()] { self->TryWrite(); });
+      return;
+    }
+    const uint8_t* data = in_record ? record_.data() + record_at_ : tail_.span().data() + tail_at_;
+    const size_t size = in_record ? record_.size() - record_at_ : tail_.size() - tail_at_;
+    size_t done = 0;
+    ERR_clear_error();
+    const int ret = SSL_write_ex(ssl_.get(), data, size, &done);
+    if (ret != 1) return AfterTlsError(ret, "send");
+    (in_record ? record_at_ : tail_at_) += done;
+    turn += done;
+    world_->upload.Consume(done, world_->Now());
+  }
+}
+
+void Connection::Close(absl::Status why) {
+  PostToIo([self = shared_from_this(), why = std::move(why)] {
+    self->handshake_done_ = nullptr;
+    self->hello_done_ = nullptr;
+    self->events_.reset();
+    if (self->state_ == State::kHandshake) return self->CloseSocket();
+    if (self->state_ != State::kClosed && self->state_ != State::kClosing) self->StartClosing(why);
+  });
+}
+
+void Connection::CloseWhenSent(absl::Status why) {
+  PostToIo([self = shared_from_this(), why = std::move(why)] {
+    self->close_when_sent_ = why;
+    self->Flush();
+  });
+}
+
+void Connection::Stop() {
+  handshake_done_ = nullptr;
+  hello_done_ = nullptr;
+  events_.reset();
+  if (state_ == State::kOpen) StartClosing(absl::UnavailableError("the node is shutting down"));
+  CloseSocket();
+}
+
+void Connection::End(absl::Status why, std::optional<absl::Status> tell) {
+  if (state_ == State::kClosed) return;
+  if (state_ == State::kClosing) return CloseSocket();
+  const std::shared_ptr<Connection> self = shared_from_this();
+  if (tell && state_ != State::kHandshake) {
+    StartClosing(*tell);
+  } else {
+    CloseSocket();
+  }
+  Report(why);
+}
+
+void Connection::Report(const absl::Status& why) {
+  if (Done done = std::exchange(handshake_done_, nullptr)) return done(why);
+  if (HelloDone done = std::exchange(hello_done_, nullptr)) return done(why);
+  world_->executor.Post([self = shared_from_this(), events = std::exchange(events_, {}), why] {
+    if (auto target = events.lock()) target->OnClosed(self, why);
+  });
+}
+
+void Connection::StartClosing(const absl::Status& tell) {
+  state_ = State::kClosing;
+  queue_.Clear();
+  queue_.Push(StatusFrame(FrameType::kClose, 0, tell));
+  write_throttled_ = false;
+  ArmTimer(kCloseGrace, [this] { CloseSocket(); });
+  TryWrite();
+  DiscardInput();
+}
+
+// Unread input at close() would make the kernel reset the connection, and the reason would be lost with it.
+void Connection::DiscardInput() {
+  char sink[4096];
+  std::error_code ec;
+  for (size_t total = 0; state_ == State::kClosing && total < kTurnBytes;) {
+    const size_t n = socket_.read_some(asio::buffer(sink), ec);
+    if (ec == asio::error::would_block || ec == asio::error::try_again) return ArmRead();
+    if (ec) return CloseSocket();
+    total += n;
+  }
+  if (state_ == State::kClosing) CloseSocket();
+}
+
+void Connection::CloseSocket() {
+  state_ = State::kClosed;
+  std::optional<TrafficCounters> last = ReadTcpInfo(socket_.native_handle());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (counted_socket_ < 0) return;
+    counted_socket_ = -1;
+    if (last) final_counters_ = *last;
+    final_counters_.rtt = absl::ZeroDuration();
+    outbox_.clear();
+  }
+  std::error_code ec;
+  socket_.close(ec);
+  timer_.cancel();
+  read_throttle_.cancel();
+  write_throttle_.cancel();
+  queue_.Clear();
+  tail_ = Buffer();
+  tail_at_ = 0;
+  world_->live.erase(shared_from_this());
+}
+
+TrafficCounters Connection::counters() const {
+  absl::MutexLock lock(&mutex_);
+  if (counted_socket_ >= 0) {
+    if (std::optional<TrafficCounters> now = ReadTcpInfo(counted_socket_)) return *now;
+  }
+  return final_counters_;
+}
+
+}  // namespace gdf::net

@@ -1,0 +1,67 @@
+// Connects to a node at the first of its addresses that answers with the right key.
+#ifndef GDF_CORE_NET_DIALER_H_
+#define GDF_CORE_NET_DIALER_H_
+
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/net/connection.h"
+#include "core/net/endpoint.h"
+#include "core/net/io_world.h"
+
+namespace gdf::net {
+
+struct Dialled {
+  std::shared_ptr<Connection> connection;  // waits for Start() or Close()
+  Hello hello;
+};
+
+// I/O thread. Addresses are tried in order, the next one 250 ms after the last or as soon as it has failed
+// (RFC 8305); the first finished TLS handshake with the right key wins.
+class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer> {
+ public:
+  // kUnavailable with the reason for each address; or what the peer itself refused with.
+  using Done = std::function<void(absl::StatusOr<Dialled>)>;
+
+  Dialer(std::shared_ptr<IoWorld> world, NodeId peer, Purpose purpose,
+         std::vector<std::string> addresses, Done done);
+  void Start();
+  void Stop() override;
+
+ private:
+  void Resolve(const std::string& address);
+  void StartNext();
+  void Connect(const asio::ip::tcp::endpoint& endpoint);
+  void Secure(asio::ip::tcp::socket socket);
+  void Won(const std::shared_ptr<Connection>& connection);
+  void AttemptFailed(std::string reason);
+  void FinishIfOver();
+  void Finish(absl::StatusOr<Dialled> result);
+
+  const std::shared_ptr<IoWorld> world_;
+  const NodeId peer_;
+  const Purpose purpose_;
+  std::vector<std::string> addresses_;
+  Done done_;
+  asio::ip::tcp::resolver resolver_;
+  asio::steady_timer stagger_;
+  asio::steady_timer deadline_;
+  std::deque<asio::ip::tcp::endpoint> waiting_;
+  std::vector<std::shared_ptr<asio::ip::tcp::socket>> connecting_;
+  std::vector<std::shared_ptr<Connection>> securing_;
+  std::vector<std::string> failures_;
+  int resolving_ = 0;
+  int running_ = 0;
+  bool won_ = false;
+  bool over_ = false;
+};
+
+}  // namespace gdf::net
+
+#endif  // GDF_CORE_NET_DIALER_H_

@@ -1,0 +1,32 @@
+#include "core/net/endpoint.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+
+namespace gdf::net {
+
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  if (colon != std::string_view::npos && absl::SimpleAtoi(ToAbsl(text.substr(colon + 1)), &port) &&
+      port <= 65535) {
+    std::string_view host = text.substr(0, colon);
+    const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    if (bracketed) host = host.substr(1, host.size() - 2);
+    if (!host.empty() && (bracketed == (host.find(':') != std::string_view::npos))) {
+      return HostPort{std::string(host), static_cast<uint16_t>(port)};
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("bad address '", ToAbsl(text),
+                   "': expected host:port, for example 192.0.2.1:7450 or [2001:db8::1]:7450"));
+}
+
+std::string EndpointText(const asio::ip::tcp::endpoint& endpoint) {
+  const std::string host = endpoint.address().to_string();
+  return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
+                                    : absl::StrCat(host, ":", endpoint.port());
+}
+
+}  // namespace gdf::net

@@ -1,0 +1,25 @@
+// Network addresses as text.
+#ifndef GDF_CORE_NET_ENDPOINT_H_
+#define GDF_CORE_NET_ENDPOINT_H_
+
+#include <asio/ip/tcp.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace gdf::net {
+
+struct HostPort {
+  std::string host;  // without brackets
+  uint16_t port = 0;
+};
+
+// "192.0.2.1:7450", "[2001:db8::1]:7450", "host.example:7450". kInvalidArgument, saying what was expected.
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+// As ParseHostPort reads it.
+std::string EndpointText(const asio::ip::tcp::endpoint& endpoint);
+
+}  // namespace gdf::net
+
+#endif  // GDF_CORE_NET_ENDPOINT_H_

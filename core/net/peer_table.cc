@@ -1,0 +1,473 @@
+#include "core/net/peer_table.h"
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/log.h"
+#include "core/net/endpoint.h"
+
+namespace gdf::net {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(5);
+// A peer that was asked for a bulk connection and has not dialled is asked again.
+constexpr absl::Duration kWantInterval = absl::Seconds(2);
+constexpr size_t kSpareConnections = 4;  // of a peer beyond its bulk ones: dialled at the same time, or dying
+
+void AddTo(TrafficCounters& sum, const TrafficCounters& more) {
+  sum.bytes_sent += more.bytes_sent;
+  sum.bytes_received += more.bytes_received;
+}
+
+absl::Status ShutDown() { return absl::UnavailableError("the transport has shut down"); }
+
+}  // namespace
+
+PeerTable::PeerTable(std::shared_ptr<IoWorld> world)
+    : world_(std::move(world)), executor_(world_->executor), methods_(executor_) {}
+
+Admission PeerTable::AdmissionOf(const NodeId& peer) const {
+  return policy_ ? policy_(peer) : Admission::kStranger;
+}
+
+const PeerTable::Peer* PeerTable::Find(const NodeId& peer) const {
+  const auto it = peers_.find(peer);
+  return it == peers_.end() ? nullptr : &it->second;
+}
+
+int PeerTable::Stripes(const Peer& peer) {
+  return static_cast<int>(std::count_if(peer.links.begin(), peer.links.end(),
+                                        [](const LinkPtr& link) { return link->stripe(); }));
+}
+
+// Both sides choose alike when they have dialled each other: the connection dialled by the smaller NodeId.
+PeerTable::LinkPtr PeerTable::Main(const Peer& peer) const {
+  LinkPtr best;
+  bool best_preferred = false;
+  for (const LinkPtr& link : peer.links) {
+    if (link->stripe() || !link->usable()) continue;
+    const bool preferred = link->connection().dialled() == (world_->tls.self() < link->peer());
+    if (best && best_preferred && !preferred) continue;
+    best = link;
+    best_preferred = preferred;
+  }
+  return best;
+}
+
+PeerTable::LinkPtr PeerTable::Pick(const NodeId& id, Priority priority) {
+  const auto it = peers_.find(id);
+  if (it == peers_.end()) return nullptr;
+  Peer& peer = it->second;
+  if (priority == Priority::kControl) return Main(peer);
+  LinkPtr best;
+  for (const LinkPtr& link : peer.links) {
+    if (!link->stripe() || !link->usable()) continue;
+    if (!best || link->stream_count() < best->stream_count()) best = link;
+  }
+  if (best && best->stream_count() > 0) WantStripe(id, peer);
+  return best;
+}
+
+void PeerTable::WantStripe(const NodeId& id, Peer& peer) {
+  const LinkPtr main = Main(peer);
+  if (!main || peer.dialling_stripe || Stripes(peer) >= world_->options.max_stripes) return;
+  if (main->connection().dialled()) {
+    Dial(id, Purpose::kStripe, {EndpointText(main->connection().remote())});
+  } else if (Now() >= peer.next_want) {
+    peer.next_want = Now() + kWantInterval;
+    main->connection().Send(
+        {.type = FrameType::kWantStripe, .stream = 0, .arg = 0, .payload = {}});
+  }
+}
+
+absl::StatusOr<absl::Duration> PeerTable::Connect(const NodeId& id, Priority priority) {
+  Peer& peer = peers_[id];
+  if (priority == Priority::kBulk && Main(peer)) {
+    WantStripe(id, peer);
+    return kWantInterval;
+  }
+  if (peer.dialling_main) return absl::InfiniteDuration();
+  if (peer.addresses.empty()) {
+    return absl::UnavailableError(absl::StrCat("node ", id.Short(),
+                                               " is not connected and has no known address"));
+  }
+  if (peer.next_dial > Now()) return peer.next_dial - Now();
+  Dial(id, Purpose::kMain, peer.addresses);
+  return absl::InfiniteDuration();
+}
+
+Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<PeerTable> table,
+                                                              NodeId peer, std::string method,
+                                                              Priority priority,
+                                                              absl::Duration timeout) {
+  if (method.empty() || method.size() > kMaxMethodBytes) {
+    co_return absl::InvalidArgumentError(absl::StrCat("bad method name '", method, "'"));
+  }
+  if (peer == table->world_->tls.self()) {
+    co_return absl::InvalidArgumentError("a node does not call itself");
+  }
+  const absl::Duration deadline = table->Now() + timeout;
+  const Peer* known = table->Find(peer);
+  const uint64_t failures_before = known ? known->failure_count : 0;
+  while (true) {
+    if (table->shut_down_) co_return ShutDown();
+    if (table->AdmissionOf(peer) == Admission::kRefused) {
+      co_return absl::PermissionDeniedError(
+          absl::StrCat("node ", peer.Short(), " is not admitted to this network"));
+    }
+    if (const LinkPtr link = table->Pick(peer, priority)) co_return link->Open(method, priority);
+    known = table->Find(peer);
+    if (known && known->failure_count > failures_before) co_return known->last_error;
+    absl::StatusOr<absl::Duration> wait = table->Connect(peer, priority);
+    if (!wait.ok()) co_return wait.status();
+    const absl::Duration left = deadline - table->Now();
+    known = table->Find(peer);
+    if (left <= absl::ZeroDuration()) {
+      co_return absl::DeadlineExceededError(
+          absl::StrCat("no connection to node ", peer.Short(), " within ",
+                       absl::FormatDuration(timeout),
+                       known && !known->last_error.ok() ? "; last try: " : "",
+                       known ? known->last_error.message() : ""));
+    }
+    OneShot<bool> wake(table->executor_);
+    const absl::Duration nap = std::min(left, *wait);
+    if (nap != absl::InfiniteDuration()) wake.SetAfter(nap, false);
+    std::vector<OneShot<bool>>& waiting = table->peers_[peer].waiting;
+    std::erase_if(waiting, [](const OneShot<bool>& other) { return other.done(); });
+    waiting.push_back(wake);
+    co_await wake.Wait();
+  }
+}
+
+void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses) {
+  Peer& peer = peers_[id];
+  (purpose == Purpose::kMain ? peer.dialling_main : peer.dialling_stripe) = true;
+  auto done = [weak = weak_from_this(), world = world_, id,
+               purpose](absl::StatusOr<Dialled> result) {
+    world->executor.Post([weak, id, purpose, result = std::move(result)] {
+      if (const std::shared_ptr<PeerTable> table = weak.lock()) {
+        table->OnDialled(id, purpose, result);
+      }
+    });
+  };
+  asio::post(world_->io, [world = world_, id, purpose, addresses = std::move(addresses),
+                          done = std::move(done)]() mutable {
+    std::make_shared<Dialer>(world, id, purpose, std::move(addresses), std::move(done))->Start();
+  });
+}
+
+void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result) {
+  if (shut_down_) return;
+  Peer& peer = peers_[id];
+  const bool main = purpose == Purpose::kMain;
+  (main ? peer.dialling_main : peer.dialling_stripe) = false;
+  if (result.ok()) {
+    if (absl::Status status = MayJoin(*result->connection); !status.ok()) {
+      result->connection->Close(status);
+      result = std::move(status);
+    }
+  }
+  if (result.ok()) {
+    if (main) peer.failures = 0;
+    return AddLink(std::move(result->connection), result->hello, purpose);
+  }
+  if (main) {
+    const int doublings = std::min(peer.failures++, 10);
+    peer.next_dial = Now() + std::min(kMaxBackoff, kFirstBackoff * (1 << doublings));
+  }
+  ++peer.failure_count;
+  peer.last_error = result.status();
+  Wake(peer);
+}
+
+absl::Status PeerTable::MayJoin(const Connection& connection) const {
+  const NodeId& id = connection.peer();
+  const Admission admission = AdmissionOf(id);
+  if (admission == Admission::kRefused) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("node ", id.Short(), " is not admitted to this network"));
+  }
+  const Peer* peer = Find(id);
+  const size_t most = static_cast<size_t>(world_->options.max_stripes) + kSpareConnections;
+  if (peer && peer->links.size() >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat("node ", id.Short(), " has ",
+                                                     peer->links.size(),
+                                                     " connections already, as many as it may"));
+  }
+  if (admission == Admission::kStranger && !connection.dialled()) {
+    const auto strangers = std::count_if(links_.begin(), links_.end(), [this](const auto& entry) {
+      const Peer* other = Find(entry.second->peer());
+      return other->admission == Admission::kStranger && !entry.first->dialled();
+    });
+    if (strangers >= world_->options.max_strangers) {
+      return absl::ResourceExhaustedError(
+          "too many nodes that are not members are connected; try again later");
+    }
+  }
+  return absl::OkStatus();
+}
+
+void PeerTable::OnAccepted(std::shared_ptr<Connection> connection, const Hello& hello) {
+  if (shut_down_) return;
+  if (absl::Status status = MayJoin(*connection); !status.ok()) {
+    Log(LogLevel::kInfo, "connection_refused", {{"reason", status}});
+    return connection->Close(std::move(status));
+  }
+  AddLink(std::move(connection), hello, hello.purpose);
+}
+
+void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hello,
+                        Purpose purpose) {
+  const NodeId id = connection->peer();
+  // Connections of the peer's former life are dead, even if TCP does not know it yet.
+  for (const LinkPtr& link : std::vector<LinkPtr>(peers_[id].links)) {
+    if (link->incarnation() == hello.incarnation) continue;
+    const std::shared_ptr<Connection> old = link->connection().shared_from_this();
+    const absl::Status why =
+        absl::UnavailableError(absl::StrCat("node ", id.Short(), " has restarted"));
+    old->Close(why);
+    RemoveLink(old, why);
+  }
+  Peer& peer = peers_[id];
+  peer.admission = AdmissionOf(id);
+  const bool was_up = Main(peer) != nullptr;
+  auto link = std::make_shared<Link>(executor_, connection, hello, purpose,
+                                     world_->options.stream_window_bytes,
+                                     [this](Link& over) { CloseIfDrained(over); });
+  links_[connection.get()] = link;
+  peer.links.push_back(link);
+  peer.next_want = absl::ZeroDuration();
+  connection->Start(weak_from_this());
+  DrainSpareMains(peer);
+  Wake(peer);
+  if (!was_up && purpose == Purpose::kMain) Notify(id, true, absl::OkStatus());
+}
+
+void PeerTable::DrainSpareMains(Peer& peer) {
+  const LinkPtr main = Main(peer);
+  for (const LinkPtr& link : peer.links) {
+    if (!link->stripe() && link != main && link->connection().dialled()) link->Drain();
+  }
+}
+
+void PeerTable::CloseIfDrained(Link& link) {
+  // The side that dialled closes; the other's last frames have arrived when its streams are over here.
+  if (link.drained() && link.connection().dialled()) {
+    link.connection().CloseWhenSent(absl::UnavailableError("this connection was no longer needed"));
+  }
+}
+
+void PeerTable::OnFrame(const std::shared_ptr<Connection>& connection, Frame frame) {
+  const auto it = links_.find(connection.get());
+  if (it == links_.end()) return;
+  const LinkPtr link = it->second;
+  absl::Status status;
+  switch (frame.type) {
+    case FrameType::kOpen:
+      status = link->CheckOpen(frame);
+      if (status.ok()) OnOpen(link, frame);
+      break;
+    case FrameType::kDrain:
+      link->PeerDrains();
+      link->Drain();
+      CloseIfDrained(*link);
+      break;
+    case FrameType::kWantStripe:
+      if (connection->dialled()) WantStripe(link->peer(), peers_[link->peer()]);
+      break;
+    default: status = link->OnStreamFrame(std::move(frame));
+  }
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, "protocol_error", {{"node", link->peer().Short()}, {"reason", status}});
+  connection->Close(status);
+  RemoveLink(connection, absl::UnavailableError(absl::StrCat("node ", link->peer().Short(),
+                                                             " broke the protocol: ",
+                                                             status.message())));
+}
+
+void PeerTable::OnOpen(const LinkPtr& link, const Frame& frame) {
+  const NodeId id = link->peer();
+  absl::StatusOr<MethodOptions> options =
+      methods_.Check(frame.payload.view(), id, peers_[id].admission);
+  if (!options.ok()) return link->Refuse(frame.stream, options.status());
+  methods_.Run(frame.payload.view(), id, link->Accept(frame, *options));
+}
+
+void PeerTable::OnClosed(const std::shared_ptr<Connection>& connection, const absl::Status& why) {
+  RemoveLink(connection, why);
+}
+
+void PeerTable::RemoveLink(const std::shared_ptr<Connection>& connection, const absl::Status& why) {
+  const auto it = links_.find(connection.get());
+  if (it == links_.end()) return;
+  const LinkPtr link = it->second;
+  const NodeId id = link->peer();
+  links_.erase(it);
+  Peer& peer = peers_[id];
+  std::erase(peer.links, link);
+  AddTo(peer.closed, connection->counters());
+  link->EndStreams(why);
+  const bool mains_left = std::any_of(peer.links.begin(), peer.links.end(),
+                                      [](const LinkPtr& other) { return !other->stripe(); });
+  if (!link->stripe() && !mains_left) {
+    // Bulk connections alone cannot reach the peer; they go with the last main one.
+    for (const LinkPtr& stripe : std::exchange(peer.links, {})) {
+      links_.erase(&stripe->connection());
+      AddTo(peer.closed, stripe->connection().counters());
+      stripe->connection().Close(absl::UnavailableError("the main connection is gone"));
+      stripe->EndStreams(why);
+    }
+  }
+  Wake(peer);
+  ForgetIfUnknown(id);
+  if (!link->stripe() && !mains_left) Notify(id, false, why);
+}
+
+// Anybody can make up node ids: those of passing strangers must not pile up here.
+void PeerTable::ForgetIfUnknown(const NodeId& id) {
+  const auto it = peers_.find(id);
+  if (it == peers_.end()) return;
+  const Peer& peer = it->second;
+  if (!peer.links.empty() || !peer.addresses.empty() || peer.dialling_main ||
+      peer.dialling_stripe || peer.admission == Admission::kMember) {
+    return;
+  }
+  AddTo(forgotten_, peer.closed);
+  peers_.erase(it);
+}
+
+void PeerTable::Wake(Peer& peer) {
+  for (const OneShot<bool>& wake : std::exchange(peer.waiting, {})) wake.Set(true);
+}
+
+void PeerTable::Notify(const NodeId& peer, bool up, const absl::Status& why) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, watcher] : *watchers_) ids.push_back(id);
+  for (const uint64_t id : ids) {
+    const auto it = watchers_->find(id);
+    if (it == watchers_->end()) continue;  // an earlier one has unregistered it
+    const Transport::PeerWatcher watcher = it->second;
+    watcher(peer, up, why);
+  }
+}
+
+void PeerTable::SetAddresses(const NodeId& peer, std::vector<std::string> addresses) {
+  Peer& entry = peers_[peer];
+  if (entry.addresses == addresses) return;
+  entry.addresses = std::move(addresses);
+  entry.failures = 0;
+  entry.next_dial = absl::ZeroDuration();
+  Wake(entry);
+  ForgetIfUnknown(peer);
+}
+
+void PeerTable::RecheckAdmission() {
+  std::vector<NodeId> worse;
+  for (auto& [id, peer] : peers_) {
+    if (peer.links.empty()) continue;
+    const Admission before = std::exchange(peer.admission, AdmissionOf(id));
+    if (peer.admission < before) worse.push_back(id);
+  }
+  for (const NodeId& id : worse) {
+    Disconnect(id, absl::PermissionDeniedError(
+                       absl::StrCat("node ", id.Short(), " is no longer admitted as it was")));
+  }
+}
+
+void PeerTable::Disconnect(const NodeId& peer, absl::Status why) {
+  const Peer* entry = Find(peer);
+  if (entry == nullptr) return;
+  if (why.ok()) why = absl::UnavailableError("disconnected");
+  for (const LinkPtr& link : std::vector<LinkPtr>(entry->links)) {
+    const std::shared_ptr<Connection> connection = link->connection().shared_from_this();
+    connection->Close(why);
+    RemoveLink(connection, why);
+  }
+}
+
+bool PeerTable::Connected(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  return entry != nullptr && Main(*entry) != nullptr;
+}
+
+std::vector<NodeId> PeerTable::Connected() const {
+  std::vector<NodeId> ids;
+  for (const auto& [id, peer] : peers_) {
+    if (Main(peer)) ids.push_back(id);
+  }
+  return ids;
+}
+
+Registration PeerTable::Watch(Transport::PeerWatcher watcher) {
+  const uint64_t id = next_watcher_++;
+  watchers_->emplace(id, std::move(watcher));
+  return Registration([weak = std::weak_ptr(watchers_), id] {
+    if (const std::shared_ptr<Watchers> watchers = weak.lock()) watchers->erase(id);
+  });
+}
+
+TrafficCounters PeerTable::counters(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  if (entry == nullptr) return {};
+  TrafficCounters sum = entry->closed;
+  const LinkPtr main = Main(*entry);
+  for (const LinkPtr& link : entry->links) {
+    const TrafficCounters now = link->connection().counters();
+    AddTo(sum, now);
+    if (link == main) sum.rtt = now.rtt;
+  }
+  return sum;
+}
+
+TrafficCounters PeerTable::total_counters() const {
+  TrafficCounters sum = forgotten_;
+  for (const auto& [id, peer] : peers_) AddTo(sum, counters(id));
+  return sum;
+}
+
+size_t PeerTable::ConnectionCount(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  return entry == nullptr ? 0 : entry->links.size();
+}
+
+void PeerTable::StartTicking() {
+  const absl::Duration interval = std::min(absl::Seconds(5), world_->options.idle_stripe / 2);
+  executor_.PostAfter(interval, [weak = weak_from_this()] {
+    const std::shared_ptr<PeerTable> table = weak.lock();
+    if (!table || table->shut_down_) return;
+    table->Tick();
+    table->StartTicking();
+  });
+}
+
+void PeerTable::Tick() {
+  std::vector<LinkPtr> idle;
+  for (const auto& [connection, link] : links_) {
+    if (link->stream_count() == 0 && Now() - link->idle_since() >= world_->options.idle_stripe) {
+      idle.push_back(link);
+    }
+  }
+  for (const LinkPtr& link : idle) {
+    if (link->stripe() && link->connection().dialled()) {
+      link->Drain();
+    } else if (!link->connection().dialled() &&
+               peers_[link->peer()].admission == Admission::kStranger) {
+      const std::shared_ptr<Connection> connection = link->connection().shared_from_this();
+      const absl::Status why = absl::UnavailableError("idle, and not a member of the network");
+      connection->Close(why);
+      RemoveLink(connection, why);
+    }
+  }
+}
+
+void PeerTable::Shutdown() {
+  shut_down_ = true;
+  methods_.Clear();
+  for (auto& [connection, link] : std::exchange(links_, {})) link->EndStreams(ShutDown());
+  for (auto& [id, peer] : std::exchange(peers_, {})) Wake(peer);
+}
+
+}  // namespace gdf::net

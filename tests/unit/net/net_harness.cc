@@ -1,0 +1,133 @@
+#include "tests/unit/net/net_harness.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "core/net/endpoint.h"
+
+namespace gdf::net {
+
+std::array<uint8_t, 32> SeedOf(int number) {
+  std::array<uint8_t, 32> seed{};
+  seed[0] = static_cast<uint8_t>(number);
+  return seed;
+}
+
+NodeId IdOf(int number) { return TlsContext::Create(SeedOf(number))->self(); }
+
+TlsTransportOptions Loopback() {
+  TlsTransportOptions options;
+  options.listen = {"127.0.0.1:0"};
+  return options;
+}
+
+TestNode::TestNode(int number, TlsTransportOptions options,
+                   std::function<Admission(NodeId)> admission)
+    : number_(number) {
+  auto started = TlsTransport::Start(loop_, SeedOf(number), std::move(options));
+  REQUIRE(started.ok());
+  transport_ = *std::move(started);
+  if (!admission) admission = [](NodeId) { return Admission::kMember; };
+  transport_->SetAdmission(std::move(admission));
+  thread_.Submit([this] { loop_.Run(); });
+}
+
+TestNode::~TestNode() {
+  On([&] {
+    scope_.reset();
+    registrations_.clear();
+    transport_.reset();
+  });
+  loop_.Stop();
+}
+
+Task<bool> TestNode::Poll(TestNode* node, std::function<bool()> condition) {
+  const absl::Duration end = node->clock_.Monotonic() + kSoon;
+  while (!condition()) {
+    if (node->clock_.Monotonic() > end) co_return false;
+    co_await Sleep(node->loop_, absl::Milliseconds(2));
+  }
+  co_return true;
+}
+
+void TestNode::Eventually(std::function<bool()> condition) {
+  REQUIRE(Await<bool>([&] { return Poll(this, condition); }));
+}
+
+absl::StatusOr<Buffer> TestNode::Call(NodeId peer, std::string method, Buffer request,
+                                      absl::Duration timeout) {
+  return Await<absl::StatusOr<Buffer>>(
+      [&] { return transport_->Call(peer, method, request, timeout); });
+}
+
+void TestNode::Serve(std::string method, Transport::CallHandler handler, MethodOptions options) {
+  On([&] { registrations_.push_back(transport_->HandleCall(method, handler, options)); });
+}
+void TestNode::ServeStream(std::string method, Transport::StreamHandler handler,
+                           MethodOptions options) {
+  On([&] { registrations_.push_back(transport_->HandleStream(method, handler, options)); });
+}
+
+Task<absl::StatusOr<Buffer>> Echo(NodeId, Buffer request) { co_return request; }
+
+RawClient::RawClient(const std::string& address) {
+  const HostPort parsed = *ParseHostPort(address);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(parsed.port);
+  REQUIRE(inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr) == 1);
+  socket_ = socket(AF_INET, SOCK_STREAM, 0);
+  const timeval limit{20, 0};
+  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  REQUIRE(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
+}
+
+RawClient::~RawClient() {
+  ssl_.reset();
+  close(socket_);
+}
+
+bool RawClient::Secure(int number) {
+  context_ = std::make_unique<TlsContext>(*TlsContext::Create(SeedOf(number)));
+  ssl_ = context_->NewSession(socket_, true);
+  return SSL_do_handshake(ssl_.get()) == 1;
+}
+
+void RawClient::Write(std::string_view bytes) {
+  SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
+}
+
+void RawClient::WritePlain(std::string_view bytes) {
+  REQUIRE(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(bytes.size()));
+}
+
+std::string RawClient::ReadUntilClosed() {
+  std::string reason;
+  FrameReader reader;
+  while (true) {
+    const absl::Span<uint8_t> target = reader.Target();
+    const ssize_t n = ssl_ ? SSL_read(ssl_.get(), target.data(), static_cast<int>(target.size()))
+                           : recv(socket_, target.data(), target.size(), 0);
+    if (n <= 0) {
+      closed_ = errno != EAGAIN || n == 0;
+      return reason;
+    }
+    if (!ssl_) continue;
+    auto frame = reader.Advance(static_cast<size_t>(n));
+    REQUIRE(frame.ok());
+    if (frame->has_value() && (*frame)->type == FrameType::kClose) {
+      reason = std::string((*frame)->payload.view());
+    }
+  }
+}
+
+std::string Bytes(const Frame& frame) {
+  const auto header = EncodeHeader(frame);
+  return std::string(header.begin(), header.end()) + std::string(frame.payload.view());
+}
+
+}  // namespace gdf::net

@@ -1,0 +1,128 @@
+// Nodes on loopback, each with an executor thread of its own, and a TLS client that can misbehave.
+#ifndef GDF_TESTS_UNIT_NET_NET_HARNESS_H_
+#define GDF_TESTS_UNIT_NET_NET_HARNESS_H_
+
+#include <openssl/ssl.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "core/base/compute_pool.h"
+#include "core/base/executor.h"
+#include "core/net/frame.h"
+#include "core/net/tls_context.h"
+#include "core/net/tls_transport.h"
+
+namespace gdf::net {
+
+inline constexpr absl::Duration kSoon = absl::Seconds(20);  // a deadline, not an expectation
+
+std::array<uint8_t, 32> SeedOf(int number);
+NodeId IdOf(int number);
+TlsTransportOptions Loopback();
+
+class TestNode {
+ public:
+  // Everybody is a member unless `admission` says otherwise.
+  explicit TestNode(int number, TlsTransportOptions options = Loopback(),
+                    std::function<Admission(NodeId)> admission = nullptr);
+  ~TestNode();
+
+  TlsTransport& transport() { return *transport_; }
+  NodeId id() const { return IdOf(number_); }
+  std::string address() const { return transport_->listen_addresses().at(0); }
+  Executor& executor() { return loop_; }
+
+  // Runs `fn` on the executor and waits for its result.
+  template <typename Fn, typename R = std::invoke_result_t<Fn>>
+  R On(Fn fn) {
+    std::promise<R> result;
+    std::future<R> future = result.get_future();
+    loop_.Post([&] {
+      if constexpr (std::is_void_v<R>) {
+        fn();
+        result.set_value();
+      } else {
+        result.set_value(fn());
+      }
+    });
+    REQUIRE(future.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    return future.get();
+  }
+  // Runs the task that `make` returns and waits for its result.
+  template <typename T>
+  T Await(std::function<Task<T>()> make) {
+    auto result = std::make_shared<std::promise<T>>();
+    std::future<T> future = result->get_future();
+    On([&] { scope_->Spawn(Into(make(), result)); });
+    REQUIRE(future.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    return future.get();
+  }
+  void Spawn(Task<void> task) {
+    auto shared = std::make_shared<Task<void>>(std::move(task));
+    On([&] { scope_->Spawn(std::move(*shared)); });
+  }
+  // Polls a condition on the executor, woken by its timers, until it holds.
+  void Eventually(std::function<bool()> condition);
+
+  absl::StatusOr<Buffer> Call(NodeId peer, std::string method, Buffer request,
+                              absl::Duration timeout = kSoon);
+  void Serve(std::string method, Transport::CallHandler handler, MethodOptions options = {});
+  void ServeStream(std::string method, Transport::StreamHandler handler, MethodOptions options = {});
+  void Unserve() {
+    On([&] { registrations_.clear(); });
+  }
+  void Knows(TestNode& other) {
+    On([&] { transport_->SetAddresses(other.id(), {other.address()}); });
+  }
+
+ private:
+  template <typename T>
+  static Task<void> Into(Task<T> task, std::shared_ptr<std::promise<T>> result) {
+    T value = co_await std::move(task);
+    result->set_value(std::move(value));
+  }
+  static Task<bool> Poll(TestNode* node, std::function<bool()> condition);
+
+  const int number_;
+  SystemClock clock_;
+  LoopExecutor loop_{clock_};
+  std::unique_ptr<TaskScope> scope_ = std::make_unique<TaskScope>(loop_);
+  std::unique_ptr<TlsTransport> transport_;
+  std::vector<Registration> registrations_;
+  ThreadPool thread_{1};
+};
+
+Task<absl::StatusOr<Buffer>> Echo(NodeId peer, Buffer request);
+
+// A blocking TLS client under our own control.
+class RawClient {
+ public:
+  // TCP only until Secure().
+  explicit RawClient(const std::string& address);
+  ~RawClient();
+  bool Secure(int number);
+  void Write(std::string_view bytes);       // over TLS
+  void WritePlain(std::string_view bytes);  // before TLS
+  // Until the other side closes; at most 20 s. The text of the kClose it sent, or "".
+  std::string ReadUntilClosed();
+  bool closed() const { return closed_; }
+
+ private:
+  int socket_ = -1;
+  std::unique_ptr<TlsContext> context_;
+  SslPtr ssl_;
+  bool closed_ = false;
+};
+
+std::string Bytes(const Frame& frame);
+
+}  // namespace gdf::net
+
+#endif  // GDF_TESTS_UNIT_NET_NET_HARNESS_H_
