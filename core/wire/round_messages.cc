@@ -132,6 +132,7 @@ struct ReplyWriter {
     if (in.prepared) Put(*in.prepared, reply->mutable_prepared());
     if (in.previous) Put(*in.previous, reply->mutable_previous());
     reply->set_num_params(in.num_params);
+    reply->set_last_attempt(in.last_attempt);
   }
   void operator()(const RoundReport& in) {
     pb::RoundReport* report = out.mutable_report();
@@ -346,6 +347,7 @@ absl::Status Get(const pb::EnterReply& in, EnterReply* out) {
   if (in.has_prepared()) GDF_RETURN_IF_ERROR(Get(in.prepared(), &out->prepared.emplace()));
   if (in.has_previous()) GDF_RETURN_IF_ERROR(Get(in.previous(), &out->previous.emplace()));
   out->num_params = in.num_params();
+  out->last_attempt = in.last_attempt();
   return absl::OkStatus();
 }
 

@@ -173,6 +173,7 @@ struct EnterReply {
   std::optional<Receipt> prepared;     // signed here for the round after `committed`, its result held
   std::optional<EpochRecord> previous;  // the epoch last entered before this one
   uint64_t num_params = 0;
+  uint32_t last_attempt = 0;  // the highest heard of in this epoch
   bool operator==(const EnterReply&) const = default;
 };
 

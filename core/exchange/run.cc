@@ -1,0 +1,313 @@
+#include "core/exchange/run.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/aggregate/weighted_mean.h"
+#include "core/base/status_macros.h"
+
+namespace gdf::exchange {
+namespace {
+
+// What the pool gives back of one piece of this node's shard.
+struct Reduced {
+  absl::Status status;
+  std::optional<uint32_t> culprit;  // index among the contributions
+  Buffer packed;
+  absl::Duration took;
+};
+
+// The mean of `frames` in order, encoded once, and those bytes decoded into `mean`.
+Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, absl::Span<const Buffer> frames,
+               absl::Span<float> mean) {
+  Reduced out;
+  auto sum = aggregate::WeightedMean::Create(&codec, weights, mean);
+  if (!sum.ok()) {
+    out.status = sum.status();
+    return out;
+  }
+  for (uint32_t i = 0; i < frames.size(); ++i) {
+    out.status = sum->Add(i, frames[i].span());
+    if (!out.status.ok()) {
+      out.culprit = i;
+      return out;
+    }
+  }
+  out.status = sum->Finish();
+  if (!out.status.ok()) return out;
+  std::vector<uint8_t> packed(codec.PackedSize(mean.size()));
+  codec.Encode(mean, absl::MakeSpan(packed));
+  out.status = codec.Decode(packed, mean);
+  out.packed = Buffer(std::move(packed));
+  return out;
+}
+
+bool MeansLost(const absl::Status& why) {
+  return absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) || absl::IsUnimplemented(why) ||
+         absl::IsPermissionDenied(why);
+}
+
+}  // namespace
+
+Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in)
+    : context(context_in),
+      request(std::move(request_in)),
+      plan(request.num_params, request.codec->block(),
+           request.members.empty() ? 1 : static_cast<uint32_t>(request.members.size())),
+      done(context.executor),
+      owing_(request.members.size()),
+      lost_(request.members.size()),
+      scope_(context.executor) {}
+
+Exchange::Run::~Run() {
+  for (const std::weak_ptr<net::Stream>& weak : streams_) {
+    if (StreamPtr stream = weak.lock()) {
+      stream->Cancel(absl::AbortedError(absl::StrCat("exchange of ", tag().ToString(), " is over here")));
+    }
+  }
+}
+
+std::optional<uint32_t> Exchange::Run::IndexOf(const NodeId& node) const {
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (request.members[i].node == node) return i;
+  }
+  return std::nullopt;
+}
+
+absl::Status Exchange::Run::Prepare() {
+  const std::optional<uint32_t> index = IndexOf(context.transport.self());
+  if (!index || request.tag.job != context.job) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("exchange of ", tag().ToString(), " does not name this node and job"));
+  }
+  self = *index;
+  for (const wire::Contribution& member : request.members) {
+    if (member.tokens > 0) weights_.push_back(static_cast<float>(member.tokens));
+    inbound_.emplace_back(context.executor);
+  }
+  GDF_RETURN_IF_ERROR(aggregate::CheckWeights(weights_));
+  const uint64_t want = contributes(self) ? request.codec->PackedSize(request.num_params) : 0;
+  if (request.packed.size() != want) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the packed delta has ", request.packed.size(), " bytes, expected ", want));
+  }
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer mean, tensor::FlatBuffer::Zeros(request.num_params));
+  mean_ = std::make_shared<tensor::FlatBuffer>(std::move(mean));
+  return absl::OkStatus();
+}
+
+void Exchange::Run::Start() {
+  watch_ = context.transport.WatchPeers([this](NodeId peer, bool up, const absl::Status& why) {
+    const std::optional<uint32_t> index = IndexOf(peer);
+    if (!up && index && owing_[*index]) Lose(*index, why);
+  });
+  done.SetAfter(request.deadline, absl::DeadlineExceededError(absl::StrCat(
+                                      "exchange of ", tag().ToString(), " was not complete by its deadline")));
+  std::vector<Task<absl::Status>> tasks;
+  if (!plan.shard(self).empty()) tasks.push_back(Own());
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (i != self && !plan.shard(i).empty()) tasks.push_back(Use(i));
+  }
+  tasks_left_ = tasks.size();
+  if (tasks.empty()) done.Set(absl::OkStatus());
+  for (Task<absl::Status>& task : tasks) scope_.Spawn(Track(std::move(task)));
+}
+
+Task<void> Exchange::Run::Track(Task<absl::Status> task) {
+  const absl::Status status = co_await std::move(task);
+  if (!status.ok()) {
+    Fail(status);
+  } else if (--tasks_left_ == 0) {
+    done.Set(absl::OkStatus());
+  }
+}
+
+void Exchange::Run::Fail(absl::Status why) { done.Set(std::move(why)); }
+
+void Exchange::Run::Lose(uint32_t member, const absl::Status& why) { Fail(Blame(member, why)); }
+
+absl::Status Exchange::Run::Blame(uint32_t member, const absl::Status& why) {
+  const std::string name = request.members[member].node.Short();
+  if (MeansLost(why)) {
+    lost_[member] = true;
+    return absl::UnavailableError(absl::StrCat("lost node ", name, " in the exchange of ", tag().ToString(),
+                                               ": ", why.message()));
+  }
+  return Annotate(why.ok() ? absl::UnavailableError("it went away") : why,
+                  absl::StrCat("node ", name, " in the exchange of ", tag().ToString()));
+}
+
+Outcome Exchange::Run::Finish(const absl::Status& status) {
+  Outcome outcome;
+  outcome.status = status;
+  outcome.payload_sent = sent_;
+  outcome.payload_received = received_;
+  outcome.reduce = reduce_;
+  for (uint32_t i = 0; i < size() && !status.ok(); ++i) {
+    if (lost_[i] || (absl::IsDeadlineExceeded(status) && owing_[i])) {
+      outcome.lost.push_back(request.members[i].node);
+    }
+  }
+  if (absl::IsDeadlineExceeded(status) && !outcome.lost.empty()) {
+    outcome.status = Annotate(status, absl::StrCat("node ", outcome.lost[0].Short(), " did not deliver"));
+  }
+  if (status.ok()) outcome.mean = std::move(*mean_);
+  return outcome;
+}
+
+absl::Status Exchange::Run::Accept(NodeId peer, const wire::ExchangeHello& hello, StreamPtr stream) {
+  const std::optional<uint32_t> index = IndexOf(peer);
+  if (!index || *index == self || hello.shard != self || hello.num_params != request.num_params ||
+      hello.contributes != contributes(*index)) {
+    return absl::InvalidArgumentError(absl::StrCat("the hello of node ", peer.Short(), " does not fit the exchange of ",
+                                                   tag().ToString()));
+  }
+  if (!inbound_[*index].Set(stream)) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", peer.Short(), " opened its slice twice"));
+  }
+  owing_[*index] = false;
+  streams_.push_back(stream);
+  return absl::OkStatus();
+}
+
+// --- The owner's side ---
+
+Task<absl::Status> Exchange::Run::Own() {
+  std::vector<StreamPtr> streams(size());
+  for (uint32_t i = 0; i < size(); ++i) owing_[i] = i != self && !inbound_[i].done();
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (i == self) continue;
+    StreamPtr stream = co_await inbound_[i].Wait();
+    streams[i] = std::move(stream);
+  }
+  for (uint64_t p = 0; p < plan.num_pieces(self); ++p) {
+    const absl::Status status = co_await OwnPiece(streams, plan.piece(self, p));
+    GDF_CO_RETURN_IF_ERROR(status);
+  }
+  for (const StreamPtr& stream : streams) {
+    if (stream) stream->Finish();
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams, Range range) {
+  std::vector<Task<absl::StatusOr<Buffer>>> receiving;
+  std::vector<uint32_t> contributors;
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (!contributes(i)) continue;
+    contributors.push_back(i);
+    receiving.push_back(Contribution(i, streams[i], range));
+  }
+  std::vector<absl::StatusOr<Buffer>> received = co_await WhenAll(context.executor, std::move(receiving));
+  std::vector<Buffer> frames;
+  for (absl::StatusOr<Buffer>& frame : received) {
+    if (!frame.ok()) co_return frame.status();
+    frames.push_back(*std::move(frame));
+  }
+  auto work = [codec = request.codec, mean = mean_, weights = weights_, frames = std::move(frames), range,
+               clock = &context.executor.clock()] {
+    const absl::Duration begin = clock->Monotonic();
+    Reduced out = Reduce(*codec, weights, frames, mean->span().subspan(range.begin, range.size()));
+    out.took = clock->Monotonic() - begin;
+    return out;
+  };
+  Reduced reduced = co_await RunOn(context.pool, context.executor, std::move(work));
+  reduce_ += reduced.took;
+  if (!reduced.status.ok()) {
+    if (!reduced.culprit) co_return reduced.status;
+    co_return Blame(contributors[*reduced.culprit], reduced.status);
+  }
+  std::vector<Task<absl::Status>> sending;
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (i != self) sending.push_back(SendTo(i, streams[i], reduced.packed));
+  }
+  std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(sending));
+  for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<Buffer>> Exchange::Run::Contribution(uint32_t member, StreamPtr stream, Range range) {
+  const Range bytes = PackedRange(*request.codec, range);
+  if (member == self) co_return request.packed.Slice(bytes.begin, bytes.size());
+  owing_[member] = true;
+  absl::StatusOr<Buffer> frame = co_await ReceiveFrom(member, std::move(stream), bytes.size());
+  // A failure ends the run at once: another member may be slower than the deadline.
+  if (!frame.ok()) Fail(frame.status());
+  owing_[member] = false;
+  co_return frame;
+}
+
+// --- The side of everyone else ---
+
+Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
+  absl::StatusOr<std::unique_ptr<net::Stream>> opened = co_await context.transport.Open(
+      request.members[owner].node, Method(context.job), net::Priority::kBulk, request.deadline);
+  if (!opened.ok()) co_return Blame(owner, opened.status());
+  StreamPtr stream = *std::move(opened);
+  streams_.push_back(stream);
+  wire::ExchangeHello hello{request.tag, owner, request.num_params, contributes(self)};
+  const absl::Status greeted = co_await stream->Send(wire::EncodeExchangeHello(hello));
+  if (!greeted.ok()) co_return Blame(owner, greeted);
+  std::vector<Task<absl::Status>> both;
+  both.push_back(SendSlices(owner, stream));
+  both.push_back(TakeMeans(owner, stream));
+  std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(both));
+  for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Exchange::Run::SendSlices(uint32_t owner, StreamPtr stream) {
+  for (uint64_t p = 0; contributes(self) && p < plan.num_pieces(owner); ++p) {
+    const Range bytes = PackedRange(*request.codec, plan.piece(owner, p));
+    const absl::Status sent = co_await SendTo(owner, stream, request.packed.Slice(bytes.begin, bytes.size()));
+    if (!sent.ok()) {
+      Fail(sent);
+      co_return sent;
+    }
+  }
+  stream->Finish();
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Exchange::Run::TakeMeans(uint32_t owner, StreamPtr stream) {
+  for (uint64_t p = 0; p < plan.num_pieces(owner); ++p) {
+    const Range range = plan.piece(owner, p);
+    absl::StatusOr<Buffer> frame =
+        co_await ReceiveFrom(owner, stream, PackedRange(*request.codec, range).size());
+    if (!frame.ok()) {
+      Fail(frame.status());
+      co_return frame.status();
+    }
+    auto work = [codec = request.codec, mean = mean_, frame = *std::move(frame), range] {
+      return codec->Decode(frame.span(), mean->span().subspan(range.begin, range.size()));
+    };
+    const absl::Status decoded = co_await RunOn(context.pool, context.executor, std::move(work));
+    if (!decoded.ok()) {
+      const absl::Status blamed = Blame(owner, decoded);
+      Fail(blamed);
+      co_return blamed;
+    }
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Exchange::Run::SendTo(uint32_t member, StreamPtr stream, Buffer frame) {
+  const size_t bytes = frame.size();
+  const absl::Status sent = co_await stream->Send(std::move(frame));
+  if (!sent.ok()) co_return Blame(member, sent);
+  sent_ += bytes;
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<Buffer>> Exchange::Run::ReceiveFrom(uint32_t member, StreamPtr stream, uint64_t bytes) {
+  absl::StatusOr<std::optional<Buffer>> frame = co_await stream->Receive();
+  if (!frame.ok()) co_return Blame(member, frame.status());
+  if (!frame->has_value() || (*frame)->size() != bytes) {
+    const std::string got = frame->has_value() ? absl::StrCat((*frame)->size(), " bytes") : "its end";
+    co_return Blame(member, absl::InvalidArgumentError(absl::StrCat("sent a frame of ", got, ", expected ", bytes)));
+  }
+  received_ += bytes;
+  co_return **std::move(frame);
+}
+
+}  // namespace gdf::exchange

@@ -1,0 +1,71 @@
+// One all-reduce in progress; internal to the exchange.
+#ifndef GDF_CORE_EXCHANGE_RUN_H_
+#define GDF_CORE_EXCHANGE_RUN_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/exchange/exchange.h"
+#include "core/exchange/shard_plan.h"
+
+namespace gdf::exchange {
+
+// Lives from AllReduce's start to its end. Its tasks die with it; what runs on the pool owns what it touches.
+struct Exchange::Run {
+  Run(const Context& context, AllReduceRequest request);
+  ~Run();
+
+  // kInvalidArgument when the request contradicts itself, kResourceExhausted without memory for the mean.
+  absl::Status Prepare();
+  void Start();
+  // Takes a peer's stream to this node's shard. The error is the peer's.
+  absl::Status Accept(NodeId peer, const wire::ExchangeHello& hello, std::shared_ptr<net::Stream> stream);
+  // The first failure ends the run.
+  void Fail(absl::Status why);
+  void Lose(uint32_t member, const absl::Status& why);
+  Outcome Finish(const absl::Status& status);
+
+  std::optional<uint32_t> IndexOf(const NodeId& node) const;
+  const wire::RoundTag& tag() const { return request.tag; }
+
+  const Context context;
+  const AllReduceRequest request;
+  const ShardPlan plan;
+  uint32_t self = 0;
+  OneShot<absl::Status> done;
+
+ private:
+  using StreamPtr = std::shared_ptr<net::Stream>;
+
+  Task<void> Track(Task<absl::Status> task);
+  Task<absl::Status> Own();
+  Task<absl::Status> OwnPiece(const std::vector<StreamPtr>& streams, Range range);
+  Task<absl::StatusOr<Buffer>> Contribution(uint32_t member, StreamPtr stream, Range range);
+  Task<absl::Status> Use(uint32_t owner);
+  Task<absl::Status> SendSlices(uint32_t owner, StreamPtr stream);
+  Task<absl::Status> TakeMeans(uint32_t owner, StreamPtr stream);
+  Task<absl::Status> SendTo(uint32_t member, StreamPtr stream, Buffer frame);
+  // A frame of exactly `bytes`; every failure names the member.
+  Task<absl::StatusOr<Buffer>> ReceiveFrom(uint32_t member, StreamPtr stream, uint64_t bytes);
+  absl::Status Blame(uint32_t member, const absl::Status& why);
+  bool contributes(uint32_t member) const { return request.members[member].tokens > 0; }
+  uint32_t size() const { return static_cast<uint32_t>(request.members.size()); }
+
+  std::shared_ptr<tensor::FlatBuffer> mean_;
+  std::vector<float> weights_;             // of the contributors, in member order
+  std::vector<OneShot<StreamPtr>> inbound_;  // by member
+  std::vector<bool> owing_;                // by member: the owner waits for it
+  std::vector<bool> lost_;
+  std::vector<std::weak_ptr<net::Stream>> streams_;  // all, to tell peers why it ended
+  size_t tasks_left_ = 0;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+  absl::Duration reduce_;
+  net::Registration watch_;
+  TaskScope scope_;  // last: its tasks use the rest
+};
+
+}  // namespace gdf::exchange
+
+#endif  // GDF_CORE_EXCHANGE_RUN_H_
