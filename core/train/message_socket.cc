@@ -92,17 +92,16 @@ absl::Status MessageReader::ReadAvailable(int fd, std::vector<Message>* out) {
   return absl::OkStatus();
 }
 
-absl::Status MessageWriter::Push(Message message) {
-  Pending pending;
-  GDF_ASSIGN_OR_RETURN(pending.bytes, EncodeFrame(message.body, message.fds.size()));
-  pending.fds = std::move(message.fds);
-  queue_.push_back(std::move(pending));
-  return absl::OkStatus();
+absl::StatusOr<OutgoingMessage> Encode(Message message) {
+  OutgoingMessage outgoing;
+  GDF_ASSIGN_OR_RETURN(outgoing.bytes, EncodeFrame(message.body, message.fds.size()));
+  outgoing.fds = std::move(message.fds);
+  return outgoing;
 }
 
 absl::Status MessageWriter::WriteAvailable(int fd) {
   while (!queue_.empty()) {
-    Pending& pending = queue_.front();
+    OutgoingMessage& pending = queue_.front();
     iovec iov{pending.bytes.data() + pending.sent, pending.bytes.size() - pending.sent};
     msghdr header{};
     header.msg_iov = &iov;
@@ -133,7 +132,8 @@ absl::Status MessageWriter::WriteAvailable(int fd) {
 }
 
 absl::Status MessageSocket::Send(Message message) {
-  GDF_RETURN_IF_ERROR(writer_.Push(std::move(message)));
+  GDF_ASSIGN_OR_RETURN(OutgoingMessage outgoing, Encode(std::move(message)));
+  writer_.Push(std::move(outgoing));
   while (true) {
     GDF_RETURN_IF_ERROR(writer_.WriteAvailable(fd_.get()));
     if (writer_.empty()) return absl::OkStatus();

@@ -29,29 +29,32 @@ class MessageReader {
   std::deque<UniqueFd> fds_;  // received, and not yet claimed by a frame
 };
 
+// A message ready to be sent.
+struct OutgoingMessage {
+  std::string bytes;
+  std::vector<UniqueFd> fds;  // leave with the first byte
+  size_t sent = 0;
+};
+// kResourceExhausted when the message is too large.
+absl::StatusOr<OutgoingMessage> Encode(Message message);
+
 // The sending half. One thread at a time.
 class MessageWriter {
  public:
-  // kResourceExhausted when the message is too large; nothing is queued then.
-  absl::Status Push(Message message);
+  void Push(OutgoingMessage message) { queue_.push_back(std::move(message)); }
   bool empty() const { return queue_.empty(); }
   // Sends what the socket takes without waiting. kUnavailable when the peer has closed.
   absl::Status WriteAvailable(int fd);
 
  private:
-  struct Pending {
-    std::string bytes;
-    size_t sent = 0;
-    std::vector<UniqueFd> fds;  // leave with the first byte
-  };
-  std::deque<Pending> queue_;
+  std::deque<OutgoingMessage> queue_;
 };
 
 // Both halves, waiting. For the worker, which does one thing at a time.
 class MessageSocket {
  public:
   explicit MessageSocket(UniqueFd fd) : fd_(std::move(fd)) {}
-  // Errors of MessageWriter.
+  // Errors of Encode and MessageWriter.
   absl::Status Send(Message message);
   // The next message. Errors of MessageReader.
   absl::StatusOr<Message> Receive();

@@ -1,0 +1,44 @@
+// Memory limits by control groups (version 2), where the daemon's own group is delegated to it:
+// systemd's Delegate=yes, or a container of its own.
+#ifndef GDF_GDFD_SUPERVISOR_CGROUP_H_
+#define GDF_GDFD_SUPERVISOR_CGROUP_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gdf::supervisor {
+
+// The folder under which groups for workers can be made. Moves this process, alone in its group,
+// into a leaf "gdfd" of it, since a group with limited children must hold no processes.
+// `mount`: where version 2 is mounted; `self`: the text of /proc/self/cgroup. kUnavailable with the
+// reason when limits cannot be set from here.
+absl::StatusOr<std::string> DelegatedCgroup(const std::string& mount, std::string_view self);
+
+// One worker's group, removed with this object (the worker must have ended by then). Movable.
+class Cgroup {
+ public:
+  // `parent` is what DelegatedCgroup gave. No swap, at most `max_tasks` threads; memory_bytes 0: no
+  // memory limit.
+  static absl::StatusOr<Cgroup> Create(const std::string& parent, std::string_view name,
+                                       uint64_t memory_bytes, int max_tasks);
+  Cgroup(Cgroup&& other) noexcept : folder_(std::move(other.folder_)) { other.folder_.clear(); }
+  ~Cgroup();
+
+  absl::Status Add(pid_t process);
+  // Whether the kernel has killed a process of the group for lack of memory.
+  bool RanOutOfMemory() const;
+
+ private:
+  explicit Cgroup(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+}  // namespace gdf::supervisor
+
+#endif  // GDF_GDFD_SUPERVISOR_CGROUP_H_

@@ -1,0 +1,82 @@
+#include "gdfd/supervisor/sandbox/sandbox.h"
+
+#include <glob.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "gdfd/supervisor/sandbox/layers.h"
+
+namespace gdf::supervisor {
+namespace {
+
+void Note(std::string_view wall, const absl::Status& status, SandboxReport* report) {
+  if (status.ok()) {
+    report->in_force.emplace_back(wall);
+  } else {
+    report->missing.push_back(absl::StrCat(ToAbsl(wall), ": ", status.message()));
+  }
+}
+
+std::vector<std::string> Glob(const char* pattern) {
+  std::vector<std::string> paths;
+  glob_t found{};
+  if (glob(pattern, 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  return paths;
+}
+
+// What the CUDA driver opens after the start: its libraries, its devices, the machine's topology.
+std::vector<std::string> GpuReadable(const SandboxOptions& options) {
+  std::vector<std::string> paths = options.library_folders;
+  for (const char* path : {"/usr/lib", "/usr/lib64", "/usr/local", "/usr/share", "/lib", "/lib64",
+                           "/opt", "/etc", "/proc", "/sys/devices", "/sys/bus", "/sys/module"}) {
+    paths.emplace_back(path);
+  }
+  return paths;
+}
+
+std::vector<std::string> GpuDevices() {
+  std::vector<std::string> paths = Glob("/dev/nvidia*");
+  paths.insert(paths.end(), {"/dev/null", "/dev/zero", "/dev/urandom"});
+  return paths;
+}
+
+}  // namespace
+
+absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
+  SandboxReport report;
+  GDF_RETURN_IF_ERROR(DieWithParent(options.parent));
+  GDF_RETURN_IF_ERROR(RequireOneThread());
+  Note("first to go when memory runs out", PreferInOutOfMemory(), &report);
+  const absl::Status namespaces = EnterNamespaces();
+  Note("own network, IPC and mount namespaces", namespaces, &report);
+  if (!options.gpu) {
+    Note("empty root folder", namespaces.ok() ? EnterEmptyRoot() : namespaces, &report);
+  }
+  if (geteuid() == 0) Note("user of its own", DropUser(), &report);
+  GDF_RETURN_IF_ERROR(DieWithParent(options.parent));
+  Note("no capabilities", DropCapabilities(), &report);
+  GDF_RETURN_IF_ERROR(MakeUndumpable());
+  GDF_RETURN_IF_ERROR(SetNoNewPrivileges());
+  report.in_force.emplace_back("no new privileges");
+  using Paths = std::vector<std::string>;
+  Note("no file access (Landlock)",
+       EnterLandlock(options.gpu ? GpuReadable(options) : Paths{},
+                     options.gpu ? GpuDevices() : Paths{}),
+       &report);
+  GDF_RETURN_IF_ERROR(EnterSeccomp(options.gpu));
+  report.in_force.emplace_back("system-call filter");
+  return report;
+}
+
+absl::Status MakeUndumpable() {
+  if (prctl(PR_SET_DUMPABLE, 0) != 0) return ErrnoStatus("prctl(PR_SET_DUMPABLE)");
+  return absl::OkStatus();
+}
+
+}  // namespace gdf::supervisor
