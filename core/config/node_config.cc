@@ -168,7 +168,7 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
 
 std::string ToString(const Endpoint& endpoint) {
   const bool address6 = endpoint.host.find(':') != std::string::npos;
-  return absl::StrFormat(address6 ? "[%s]:%d" : "%s:%d", endpoint.host,
+  return absl::StrFormat("%s:%d", address6 ? "[" + endpoint.host + "]" : endpoint.host,
                          static_cast<int>(endpoint.port));
 }
 
