@@ -62,7 +62,10 @@ void LoopExecutor::Run() {
         if (wait <= absl::ZeroDuration()) break;
         wake_.WaitWithTimeout(&mutex_, wait);
       }
-      if (stop_) return;
+      if (stop_) {
+        stop_ = false;
+        return;
+      }
       batch.swap(ready_);
       timer = timers_.PopDue(clock_.Monotonic());
     }

@@ -56,7 +56,8 @@ class LoopExecutor final : public Executor {
   void Cancel(TimerId timer) override;
   const Clock& clock() const override { return clock_; }
 
-  // Runs functions and timers until Stop(). Functions left in the queue are dropped with the executor.
+  // Runs functions and timers until Stop(); may be called again after it. Functions left in the queue
+  // are dropped with the executor.
   void Run();
   void Stop();  // any thread
 
