@@ -38,7 +38,7 @@ struct GenerateOptions {
   double temperature = 0;  // 0: the most probable token each time
   int64_t top_k = 0;       // only the k most probable tokens; 0: all
   uint64_t seed = 0;       // the same seed gives the same text
-  std::optional<int32_t> stop_id;              // ends the text; it is not returned
+  std::optional<int32_t> stop_id = {};         // ends the text; it is not returned
   std::function<bool(int32_t)> on_token = {};  // each new id as it comes; false ends the text
 };
 
