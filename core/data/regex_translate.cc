@@ -128,6 +128,7 @@ class Translator {
         return absl::OkStatus();
       }
       if (c == '*' || c == '+' || c == '?') return Malformed("nothing to repeat");
+      if (c == '{') return Refused("a { that begins no interval");
     } else if (Accept("\\A") || Accept("\\z")) {
       absl::StrAppend(&out_, "\\", std::string(1, in_[pos_ - 1]));
       *repeatable = false;
@@ -249,15 +250,14 @@ class Translator {
     ++pos_;
     const bool negated = Accept("^");
     if (negated && caseless_) return Refused("a negated class without regard to case");
+    if (!AtEnd() && Peek() == ']') return Refused("a class that begins with ]");
     std::string members;
     while (!Accept("]")) {
       if (AtEnd()) return Malformed("missing ]");
-      if (Peek() == ']' && members.empty()) return Refused("a class that begins with ]");
       if (Peek() == '[') return Refused("a class inside a class");
       if (in_.substr(pos_, 2) == "&&") return Refused("an intersection of classes");
       GDF_RETURN_IF_ERROR(ClassMember(&members));
     }
-    if (members.empty()) return Malformed("empty class");
     absl::StrAppend(&out_, negated ? "[^" : "[", members, "]");
     last_literal_ = 0;
     return absl::OkStatus();
