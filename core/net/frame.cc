@@ -80,7 +80,7 @@ absl::StatusOr<Hello> DecodeHello(const Frame& frame) {
         "expected a hello as the first frame, got type ", static_cast<int>(frame.type)));
   }
   const absl::Span<const uint8_t> p = frame.payload.span();
-  if (!std::equal(std::begin(kMagic), std::end(kMagic), p.begin())) {
+  if (p.size() < 8 || !std::equal(std::begin(kMagic), std::end(kMagic), p.begin())) {
     return absl::InvalidArgumentError("the hello does not start with GDFN: not a GDF node");
   }
   const uint32_t version = Load32(&p[4]);
@@ -154,7 +154,8 @@ absl::Status FrameReader::ParseHeader() {
 
 Frame FrameReader::TakeFrame() {
   Frame frame = std::exchange(frame_, {});
-  if (length_ > 0) frame.payload = Buffer::Wrap({payload_.get(), length_}, std::move(payload_));
+  const absl::Span<const uint8_t> bytes(payload_.get(), length_);
+  if (length_ > 0) frame.payload = Buffer::Wrap(bytes, std::move(payload_));
   payload_.reset();
   filled_ = 0;
   length_ = 0;

@@ -15,6 +15,7 @@
 #include "core/base/check.h"
 #include "core/base/hash.h"
 #include "core/base/status_macros.h"
+#include "core/net/certificate.h"
 
 namespace gdf::net {
 namespace {
@@ -24,13 +25,6 @@ constexpr char kCiphers[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 // One read call takes several records.
 constexpr size_t kReadAheadBytes = 128 << 10;
-
-struct KeyDeleter {
-  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
-  void operator()(X509* p) const { X509_free(p); }
-};
-using KeyPtr = std::unique_ptr<EVP_PKEY, KeyDeleter>;
-using CertPtr = std::unique_ptr<X509, KeyDeleter>;
 
 absl::Status TlsError(const char* what) {
   return absl::InternalError(absl::StrCat("OpenSSL: ", what, ": ", TlsErrorText("no reason given")));
@@ -44,23 +38,6 @@ absl::StatusOr<NodeId> IdOfKey(const EVP_PKEY* key) {
     return absl::UnauthenticatedError("the certificate does not hold an Ed25519 key");
   }
   return NodeId(HashBytes(raw));
-}
-
-// Name and dates are the same for all: nobody reads them, the key is what counts (RFC 5280 4.1.2.5: no expiry).
-CertPtr SelfSigned(EVP_PKEY* key) {
-  CertPtr cert(X509_new());
-  if (!cert || X509_set_version(cert.get(), X509_VERSION_3) != 1 ||
-      ASN1_INTEGER_set(X509_get_serialNumber(cert.get()), 1) != 1 ||
-      ASN1_TIME_set_string(X509_getm_notBefore(cert.get()), "19700101000000Z") != 1 ||
-      ASN1_TIME_set_string(X509_getm_notAfter(cert.get()), "99991231235959Z") != 1 ||
-      X509_NAME_add_entry_by_txt(X509_get_subject_name(cert.get()), "CN", MBSTRING_ASC,
-                                 reinterpret_cast<const unsigned char*>("gdf-node"), -1, -1,
-                                 0) != 1 ||
-      X509_set_issuer_name(cert.get(), X509_get_subject_name(cert.get())) != 1 ||
-      X509_set_pubkey(cert.get(), key) != 1 || X509_sign(cert.get(), key, nullptr) == 0) {
-    return nullptr;
-  }
-  return cert;
 }
 
 // Replaces chain building: there is no authority. TLS itself proves that the peer has the certificate's key.
@@ -115,10 +92,10 @@ absl::StatusOr<TlsContext> TlsContext::Create(absl::Span<const uint8_t> seed) {
     return absl::InvalidArgumentError(
         absl::StrCat("an Ed25519 private key has 32 bytes, got ", seed.size()));
   }
-  const KeyPtr key(
+  const PrivateKeyPtr key(
       EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size()));
   if (!key) return TlsError("private key");
-  const CertPtr cert = SelfSigned(key.get());
+  const CertificatePtr cert = SelfSignedCertificate(key.get());
   if (!cert) return TlsError("certificate");
   TlsContext result;
   GDF_ASSIGN_OR_RETURN(result.self_, IdOfKey(key.get()));
