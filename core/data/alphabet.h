@@ -20,7 +20,7 @@ class Alphabet {
   absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;
 
  private:
-  std::vector<bool> seen_ = std::vector<bool>(0x110000);  // by code point
+  std::vector<bool> seen_;  // by code point, up to the largest
 };
 
 }  // namespace gdf::data

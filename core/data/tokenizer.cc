@@ -122,7 +122,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseOwn(const nlohmann::json& json) 
 }  // namespace
 
 void Alphabet::Add(std::string_view text) {
-  for (size_t pos = 0; pos < text.size();) seen_[NextCodePoint(text, &pos)] = true;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = NextCodePoint(text, &pos);
+    if (c >= seen_.size()) seen_.resize(c + 1);
+    seen_[c] = true;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Alphabet::MakeTokenizer() const {
