@@ -1,0 +1,200 @@
+#include "fixture.h"
+
+namespace gdf::state {
+namespace {
+
+using absl::StatusCode;
+using trust::Role;
+using wire::Verdict;
+
+// Nodes: c (coordinator), s (submitter), a and b (contributors).
+struct JobWorld : World {
+  JobWorld() {
+    Found();
+    Admit("s", {Role::kSubmitter});
+    Admit("a", {Role::kContributor});
+    Admit("b", {Role::kContributor});
+  }
+  uint64_t Submit(std::string_view token = "t") {
+    const auto result = Propose("s", Submission(token));
+    REQUIRE(result->status.ok());
+    return result->job.value;
+  }
+};
+
+TEST_CASE("a job goes from pending over running to finished") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  CHECK(j == 1);
+  Job job = *w.state->job({j});
+  CHECK(job.phase == JobPhase::kPending);
+  CHECK(job.owner == IdOf("s"));
+  CHECK(job.spec_yaml == "name: char-gpt\n");
+  CHECK(job.inputs == World::Submission("t").inputs);
+  CHECK(job.planned_rounds == 40);
+  CHECK(job.epoch.value == 0);
+
+  w.clock.PostAfter(absl::Seconds(5), [] {});
+  w.clock.RunUntilIdle();
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  job = *w.state->job({j});
+  CHECK(job.phase == JobPhase::kRunning);
+  CHECK(job.members == std::vector<NodeId>{IdOf("a"), IdOf("b")});
+  CHECK(job.lead == IdOf("a"));
+  CHECK(job.started_unix_ms == job.submitted_unix_ms + 5000);
+
+  REQUIRE(w.Do("a", World::Report(j, 1, 0)).ok());
+  REQUIRE(w.Do("a", World::Report(j, 1, 1)).ok());
+  job = *w.state->job({j});
+  CHECK(job.rounds_done == 2);
+  CHECK(job.theta == World::Report(j, 1, 1).theta);
+  CHECK(job.metrics == World::Report(j, 1, 1).metrics);
+  CHECK(w.state->rounds({j}, {0})->size() == 2);
+  CHECK(w.state->rounds({j}, {1})->at(0).round.value == 1);
+  CHECK(w.state->rounds({j}, {0}, 1)->size() == 1);
+
+  wire::FinishJob finish = World::Finish(j, 1, Verdict::kSucceeded, 2);
+  finish.theta = HashBytes("final");
+  REQUIRE(w.Do("a", finish).ok());
+  job = *w.state->job({j});
+  CHECK(job.phase == JobPhase::kFinished);
+  CHECK(job.verdict == Verdict::kSucceeded);
+  CHECK(job.theta == HashBytes("final"));
+  CHECK(job.finished_unix_ms == w.now_ms());
+  const std::vector<Job> jobs = *w.state->jobs();
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs[0].members == job.members);
+  CHECK(jobs[0].spec_yaml.empty());
+}
+
+TEST_CASE("submitting again with the same token gives the same job") {
+  JobWorld w;
+  const uint64_t j = w.Submit("t");
+  CHECK(w.Submit("t") == j);
+  CHECK(w.Submit("u") == j + 1);
+  CHECK(w.Propose("c", World::Submission("t"))->job.value == j + 2);  // another submitter's token
+  wire::SubmitJob other = World::Submission("t");
+  other.spec_yaml += "# changed\n";
+  w.Refused("s", other, StatusCode::kAlreadyExists, "was used for job j1, which is a different one");
+  CHECK(w.state->jobs()->size() == 3);
+}
+
+TEST_CASE("who may submit, with inputs that someone holds") {
+  JobWorld w;
+  w.Refused("a", World::Submission("t"), StatusCode::kPermissionDenied, "to submit a job a node needs the role");
+  w.Refused("x", World::Submission("t"), StatusCode::kPermissionDenied, "is not a member");
+  wire::SubmitJob submit = World::Submission("t");
+  submit.inputs[0].holder = IdOf("x");
+  w.Refused("s", submit, StatusCode::kNotFound, "the holder of input data");
+}
+
+TEST_CASE("epochs are opened by a coordinator, one after the other, with contributors") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  w.Refused("a", World::EpochOf(j, 1, {"a"}), StatusCode::kPermissionDenied, "only a coordinator may open an epoch");
+  w.Refused("c", World::EpochOf(99, 1, {"a"}), StatusCode::kNotFound, "there is no job j99");
+  w.Refused("c", World::EpochOf(j, 2, {"a"}), StatusCode::kAborted, "the next is 1, not 2");
+  w.Refused("c", World::EpochOf(j, 1, {"a", "s"}), StatusCode::kPermissionDenied, "to take part in a job");
+  w.Refused("c", World::EpochOf(j, 1, {"x"}), StatusCode::kPermissionDenied, "is not a member");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  w.Refused("c", World::EpochOf(j, 1, {"a"}), StatusCode::kAborted, "the next is 2, not 1");
+  REQUIRE(w.Do("c", wire::RemoveNode{IdOf("b"), ""}).ok());
+  w.Refused("c", World::EpochOf(j, 2, {"a", "b"}), StatusCode::kPermissionDenied, "is removed");
+  REQUIRE(w.Do("c", World::EpochOf(j, 2, {"a"})).ok());
+  CHECK(w.state->job({j})->members == std::vector<NodeId>{IdOf("a")});
+}
+
+TEST_CASE("rounds are reported by the lead of the current epoch, forwards") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  w.Refused("a", World::Report(j, 0, 0), StatusCode::kPermissionDenied, "only the lead");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  w.Refused("b", World::Report(j, 1, 0), StatusCode::kPermissionDenied, "only the lead");
+  w.Refused("a", World::Report(j, 2, 0), StatusCode::kAborted, "is in epoch 1, the command is for epoch 2");
+  REQUIRE(w.Do("a", World::Report(j, 1, 0)).ok());
+  REQUIRE(w.Do("a", World::Report(j, 1, 3)).ok());  // reports may be missing
+  w.Refused("a", World::Report(j, 1, 3), StatusCode::kAborted, "round 3 was reported already");
+  w.Refused("a", World::Report(j, 1, 1), StatusCode::kAborted, "has 4 rounds");
+  REQUIRE(w.Do("c", wire::BanNode{IdOf("a"), ""}).ok());
+  w.Refused("a", World::Report(j, 1, 4), StatusCode::kPermissionDenied, "is banned");
+}
+
+TEST_CASE("a new lead may finish the last round or go back to a checkpoint, visibly") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  for (uint64_t round = 0; round < 5; ++round) REQUIRE(w.Do("a", World::Report(j, 1, round)).ok());
+  const auto warnings = [&] { return w.state->events(0, {{}, {}, wire::Severity::kWarning})->size(); };
+  const size_t before = warnings();
+  REQUIRE(w.Do("c", World::EpochOf(j, 2, {"b"})).ok());
+  REQUIRE(w.Do("b", World::Report(j, 2, 4)).ok());  // the same θ
+  CHECK(warnings() == before);
+  CHECK(w.state->job({j})->rounds_done == 5);
+  REQUIRE(w.Do("c", World::EpochOf(j, 3, {"b"})).ok());
+  REQUIRE(w.Do("b", World::Report(j, 3, 2, "other")).ok());
+  CHECK(warnings() == before + 1);
+  CHECK(w.state->job({j})->rounds_done == 3);
+  CHECK(w.state->rounds({j}, {0})->size() == 3);
+  CHECK(w.state->rounds({j}, {2})->at(0).theta == World::Report(j, 3, 2, "other").theta);
+}
+
+TEST_CASE("who may end a job how") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  w.Refused("a", World::Finish(j, 0, Verdict::kFailed), StatusCode::kPermissionDenied, "may not end job j1 as failed");
+  w.Refused("c", World::Finish(j, 0, Verdict::kSucceeded), StatusCode::kPermissionDenied, "as succeeded");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  w.Refused("b", World::Finish(j, 1, Verdict::kSucceeded), StatusCode::kPermissionDenied, "it is not its lead");
+  w.Refused("a", World::Finish(j, 1, Verdict::kCancelled), StatusCode::kPermissionDenied, "as cancelled");
+  w.Refused("a", World::Finish(j, 0, Verdict::kSucceeded), StatusCode::kAborted, "is in epoch 1");
+  REQUIRE(w.Do("a", World::Finish(j, 1, Verdict::kFailed)).ok());
+
+  const uint64_t k = w.Submit("k");
+  wire::FinishJob unplaced = World::Finish(k, 0, Verdict::kFailed);
+  unplaced.reason = "no node has 80 GiB";
+  REQUIRE(w.Do("c", unplaced).ok());
+  CHECK(w.state->job({k})->reason == "no node has 80 GiB");
+  CHECK(w.state->events(0, {JobId{k}, {}, wire::Severity::kError})->at(0).text == "job j2 failed: no node has 80 GiB");
+}
+
+TEST_CASE("a job is cancelled by its submitter or an admin, and then it has ended") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  w.Admit("s2", {Role::kSubmitter});
+  w.Refused("s2", wire::CancelJob{{j}, ""}, StatusCode::kPermissionDenied, "submitted by another node");
+  w.Refused("a", wire::CancelJob{{j}, ""}, StatusCode::kPermissionDenied, "to cancel a job");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  REQUIRE(w.Do("s", wire::CancelJob{{j}, "wrong data"}).ok());
+  CHECK(w.state->job({j})->verdict == Verdict::kCancelled);
+  const std::string_view ended = "job j1 has ended (cancelled)";
+  w.Refused("s", wire::CancelJob{{j}, ""}, StatusCode::kFailedPrecondition, ended);
+  w.Refused("a", World::Report(j, 1, 0), StatusCode::kFailedPrecondition, ended);
+  w.Refused("a", World::Finish(j, 1, Verdict::kSucceeded), StatusCode::kFailedPrecondition, ended);
+  w.Refused("c", World::EpochOf(j, 2, {"a"}), StatusCode::kFailedPrecondition, ended);
+  REQUIRE(w.Do("c", wire::CancelJob{{w.Submit("u")}, ""}).ok());  // an admin
+}
+
+TEST_CASE("events come from a job's members, about themselves, and can be filtered") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a"})).ok());
+  const auto event = [&](std::string_view node, uint64_t job) {
+    return wire::JobEvent{{job}, IdOf(node), wire::Severity::kError, "worker crashed: signal 9"};
+  };
+  REQUIRE(w.Do("a", event("a", j)).ok());
+  REQUIRE(w.Do("b", event("b", 0)).ok());
+  REQUIRE(w.Do("c", event("b", j)).ok());
+  w.Refused("b", event("b", j), StatusCode::kPermissionDenied, "does not take part in job j1");
+  w.Refused("a", event("b", j), StatusCode::kPermissionDenied, "events of its own");
+  w.Refused("a", event("a", 7), StatusCode::kNotFound, "there is no job j7");
+  w.Refused("x", event("x", 0), StatusCode::kPermissionDenied, "is not a member");
+  CHECK(w.state->events(0, {{}, {}, wire::Severity::kError})->size() == 3);
+  const auto of_a = *w.state->events(0, {JobId{j}, IdOf("a"), wire::Severity::kError});
+  REQUIRE(of_a.size() == 1);
+  CHECK(of_a[0].text == "worker crashed: signal 9");
+  CHECK(w.state->events(of_a[0].id, {{}, {}, wire::Severity::kError})->size() == 2);
+  CHECK(w.state->events(0, {}, 2)->size() == 2);
+}
+
+}  // namespace
+}  // namespace gdf::state

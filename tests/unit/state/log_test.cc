@@ -1,0 +1,284 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "core/store/sqlite.h"
+#include "fixture.h"
+
+namespace gdf::state {
+namespace {
+
+using trust::Role;
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/gdf-state-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~Folder() {
+    for (const char* suffix : {"", "-wal", "-shm"}) unlink((db() + suffix).c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string db() const { return folder_ + "/state.db"; }
+
+ private:
+  std::string folder_;
+};
+
+void Replay(State& from, State& to) {
+  while (to.last_applied() < from.last_applied()) {
+    const auto entries = *from.LogEntries(to.last_applied() + 1, 1 << 16);
+    for (const LogEntry& entry : entries) {
+      REQUIRE(to.Apply(entry.index, entry.command).ok());
+    }
+  }
+}
+
+TEST_CASE("a repeated request gets the first result and no second entry") {
+  World w;
+  w.Found();
+  wire::Command command;
+  command.request[0] = 7;
+  command.actor = IdOf("c");
+  command.body = World::Submission("t");
+  const auto first = *w.log.Propose(command);
+  const uint64_t entries = w.state->last_applied();
+  CHECK(*w.log.Propose(command) == first);
+  CHECK(w.state->last_applied() == entries);
+  // Another log may hold it twice all the same; it is applied once.
+  const std::string bytes = w.state->LogEntries(entries, 1)->at(0).command;
+  CHECK(*w.state->Apply(entries + 1, bytes) == first);
+  CHECK(w.state->jobs()->size() == 1);
+  // Refusals are remembered too, and requests of others are not shown.
+  command.actor = IdOf("x");
+  CHECK(absl::IsPermissionDenied(w.log.Propose(command)->status));
+  CHECK(absl::IsPermissionDenied(w.log.Propose(command)->status));
+  CHECK(w.state->last_applied() == entries + 2);
+}
+
+TEST_CASE("entries are applied in order, once; bytes that are no command change nothing") {
+  World w;
+  w.Found();
+  const std::string bytes = w.state->LogEntries(1, 1)->at(0).command;
+  CHECK(absl::IsAlreadyExists(w.state->Apply(1, bytes).status()));
+  CHECK(absl::IsOutOfRange(w.state->Apply(3, bytes).status()));
+  CHECK(absl::IsInvalidArgument(w.state->Apply(2, "rubbish").status()));
+  CHECK(w.state->last_applied() == 1);
+  wire::Command bad;
+  bad.actor = IdOf("c");
+  bad.body = wire::CancelJob{};  // no job
+  CHECK(absl::IsInvalidArgument(w.log.Propose(bad).status()));
+  CHECK(w.state->last_applied() == 1);
+}
+
+TEST_CASE("time in the log does not go back") {
+  Folder folder;
+  {
+    World w(*State::Open(folder.db()));
+    w.clock.PostAfter(absl::Hours(1), [] {});
+    w.clock.RunUntilIdle();
+    w.Found();
+  }
+  World w(*State::Open(folder.db()));  // its clock starts an hour earlier
+  REQUIRE(w.Do("c", World::Submission("t")).ok());
+  CHECK(w.state->job({1})->submitted_unix_ms == w.now_ms() + 3'600'000);
+}
+
+TEST_CASE("watchers hear of every entry, and may go") {
+  World w;
+  std::vector<uint64_t> heard;
+  State::WatcherId id = 0;
+  id = w.state->AddWatcher([&](uint64_t index) {
+    heard.push_back(index);
+    CHECK(w.state->last_applied() == index);
+    if (index == 2) w.state->RemoveWatcher(id);
+  });
+  w.Found();
+  REQUIRE(w.Do("c", World::Submission("t")).ok());
+  REQUIRE(w.Do("c", World::Submission("u")).ok());
+  CHECK(heard == std::vector<uint64_t>{1, 2});
+}
+
+TEST_CASE("the log is handed out in pieces with a chain over it") {
+  World w;
+  w.Found();
+  for (int i = 0; i < 10; ++i) REQUIRE(w.Do("c", World::Submission("t" + std::to_string(i))).ok());
+  CHECK(w.state->LogEntries(1, 1)->size() == 1);
+  CHECK(w.state->LogEntries(4, 1 << 20)->size() == 8);
+  CHECK(w.state->LogEntries(12, 1 << 20)->empty());
+  CHECK(w.state->LogDigest(0)->zero());
+  Digest chain;
+  const auto entries = *w.state->LogEntries(1, 1 << 20);
+  for (const LogEntry& entry : entries) {
+    chain = Sha256().Update(chain.span()).Update(entry.command).Finish();
+    CHECK(*w.state->LogDigest(entry.index) == chain);
+  }
+  CHECK(absl::IsNotFound(w.state->LogDigest(12).status()));
+}
+
+TEST_CASE("a state written by a newer version is left alone") {
+  Folder folder;
+  {
+    auto db = *store::Database::Open(folder.db());
+    REQUIRE(db->Execute("PRAGMA user_version=2").ok());
+  }
+  CHECK(absl::IsFailedPrecondition(State::Open(folder.db()).status()));
+}
+
+// One random command by a random node, sensible or not.
+class RandomCommands {
+ public:
+  RandomCommands(World& world, uint64_t seed) : w_(world), rng_(seed) {}
+
+  void Step() {
+    const std::string actor = Node();
+    const uint64_t job = 1 + rng_.Below(4), epoch = rng_.Below(4), round = rng_.Below(6);
+    const std::string invite = "i" + std::to_string(rng_.Below(4));
+    const trust::RoleSet roles = *trust::RoleSet::FromBits(static_cast<uint32_t>(1 + rng_.Below(7)));
+    switch (rng_.Below(16)) {
+      case 0: (void)w_.Do("c", w_.Invite(invite + std::to_string(rng_.Below(50)), roles, 3)); break;
+      case 1: (void)w_.Do(actor, w_.Invite(invite, roles, static_cast<uint32_t>(1 + rng_.Below(3)))); break;
+      case 2: (void)w_.Do(actor, wire::RevokeInvite{World::InviteIdOf(invite)}); break;
+      case 3:
+      case 4: (void)w_.Do(actor, w_.JoinWith(invite, actor)); break;
+      case 5: (void)w_.Do(Admin(), wire::SetRole{IdOf(Node()), roles.bits()}); break;
+      case 6: (void)w_.Do(Admin(), wire::RemoveNode{IdOf(Node()), "why"}); break;
+      case 7: (void)w_.Do(Admin(), wire::BanNode{IdOf(Node()), ""}); break;
+      case 8: (void)w_.Do(Admin(), wire::UnbanNode{IdOf(Node())}); break;
+      case 9: (void)w_.Do(actor, wire::UpdateNode{ProfileOf(Node())}); break;
+      case 10: (void)w_.Do(actor, World::Submission("t" + std::to_string(rng_.Below(3)))); break;
+      case 11: (void)w_.Do("c", World::EpochOf(job, Next(job, epoch), {Node()})); break;
+      case 12: (void)w_.Do(Lead(job, actor), World::Report(job, Current(job, epoch), round)); break;
+      case 13:
+        (void)w_.Do(Lead(job, actor), World::Finish(job, Current(job, epoch), static_cast<wire::Verdict>(1 + rng_.Below(3))));
+        break;
+      case 14: (void)w_.Do(actor, wire::CancelJob{{job}, ""}); break;
+      case 15: (void)w_.Do(actor, wire::JobEvent{{rng_.Below(5)}, IdOf(actor), wire::Severity::kInfo, "text"}); break;
+    }
+    if (rng_.Below(10) == 0) {
+      w_.clock.PostAfter(absl::Minutes(rng_.Below(30)), [] {});
+      w_.clock.RunUntilIdle();
+    }
+  }
+
+ private:
+  std::string Node() { return std::string(1, "cabdefgh"[rng_.Below(8)]); }
+  std::string Admin() { return rng_.Below(2) == 0 ? "c" : Node(); }
+  uint64_t Current(uint64_t job, uint64_t other) {
+    const auto found = w_.state->job({job});
+    return found.ok() && rng_.Below(4) != 0 ? found->epoch.value : other;
+  }
+  uint64_t Next(uint64_t job, uint64_t other) { return 1 + Current(job, other); }
+  std::string Lead(uint64_t job, const std::string& other) {
+    const auto found = w_.state->job({job});
+    if (!found.ok() || rng_.Below(4) == 0) return other;
+    for (const char c : std::string("cabdefgh")) {
+      if (IdOf(std::string(1, c)) == found->lead) return std::string(1, c);
+    }
+    return other;
+  }
+  World& w_;
+  SeededRng rng_;
+};
+
+TEST_CASE("equal logs give equal states, whatever the commands") {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    World w;
+    w.Found();
+    RandomCommands commands(w, seed);
+    auto replica = *State::OpenInMemory();
+    for (int i = 1; i <= 300; ++i) {
+      commands.Step();
+      if (i % 100 != 0) continue;
+      INFO("seed " << seed << ", after " << i << " commands");
+      Replay(*w.state, *replica);
+      REQUIRE(*replica->StateDigest() == *w.state->StateDigest());
+      // What must hold in any reachable state.
+      size_t admins = 0;
+      std::set<std::string> names;
+      const auto members = *w.state->members();
+      for (const Member& member : members) {
+        admins += member.status == MemberStatus::kActive && member.roles.Has(Role::kAdmin);
+        if (member.status != MemberStatus::kRemoved) CHECK(names.insert(member.profile.name).second);
+        if (member.coordinator) CHECK(member.status == MemberStatus::kActive);
+      }
+      CHECK(admins >= 1);
+      const auto jobs = *w.state->jobs();
+      for (const Job& job : jobs) {
+        CHECK((job.phase == JobPhase::kFinished) == (job.verdict != wire::Verdict::kNone));
+        CHECK((job.phase == JobPhase::kPending) <= job.members.empty());
+        CHECK(job.members.empty() == (job.epoch.value == 0));
+      }
+      const auto invites = *w.state->invites();
+      for (const InviteRecord& invite : invites) CHECK(invite.uses <= invite.uses_allowed);
+    }
+    REQUIRE(w.Do("c", World::Submission("one-more")).ok());
+    CHECK(*replica->StateDigest() != *w.state->StateDigest());
+  }
+}
+
+// Proposes submissions with the tokens first, first + 1, ... and writes each number to `out` once acknowledged.
+[[noreturn]] void ProposeUntilKilled(const std::string& path, uint64_t first, int out) {
+  auto state = State::Open(path);
+  if (!state.ok()) _exit(1);
+  World w(*std::move(state));
+  for (uint64_t i = first;; ++i) {
+    if (!w.Do("c", World::Submission(std::to_string(i))).ok()) _exit(2);
+    if (write(out, &i, sizeof(i)) != sizeof(i)) _exit(3);
+  }
+}
+
+TEST_CASE("what was acknowledged survives kill -9 at any moment, once") {
+  Folder folder;
+  {
+    World w(*State::Open(folder.db()));
+    w.Found();
+  }
+  SeededRng rng(2024);
+  std::set<uint64_t> acknowledged;
+  for (uint64_t run = 0; run < 20; ++run) {
+    const uint64_t first = run * 1'000'000;
+    int pipe_fds[2];
+    REQUIRE(pipe(pipe_fds) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      close(pipe_fds[0]);
+      ProposeUntilKilled(folder.db(), first, pipe_fds[1]);
+    }
+    close(pipe_fds[1]);
+    const uint64_t wanted = rng.Below(12);
+    uint64_t token = 0;
+    for (uint64_t i = 0; i < wanted; ++i) {
+      REQUIRE(read(pipe_fds[0], &token, sizeof(token)) == sizeof(token));
+      acknowledged.insert(token);
+    }
+    // Somewhere inside the next command, by an amount of work rather than of time.
+    for (uint64_t spin = rng.Below(4000); spin > 0; --spin) (void)HashBytes("spin");
+    kill(child, SIGKILL);
+    while (read(pipe_fds[0], &token, sizeof(token)) == sizeof(token)) acknowledged.insert(token);
+    close(pipe_fds[0]);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+
+    auto state = *State::Open(folder.db());
+    std::set<uint64_t> present;
+    const auto jobs = *state->jobs();
+    for (const Job& job : jobs) REQUIRE(present.insert(std::stoull(job.submit_token)).second);
+    for (const uint64_t done : acknowledged) REQUIRE(present.contains(done));
+    // At most the one command that was under way when the kill came.
+    REQUIRE(present.size() <= acknowledged.size() + run + 1);
+    // The tables are what the log says, no more and no less.
+    auto replayed = *State::OpenInMemory();
+    Replay(*state, *replayed);
+    REQUIRE(*replayed->StateDigest() == *state->StateDigest());
+  }
+  CHECK(acknowledged.size() > 20);
+}
+
+}  // namespace
+}  // namespace gdf::state
