@@ -12,7 +12,7 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   if (colon != std::string_view::npos && absl::SimpleAtoi(ToAbsl(text.substr(colon + 1)), &port) &&
       port <= 65535) {
     std::string_view host = text.substr(0, colon);
-    const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
     if (bracketed) host = host.substr(1, host.size() - 2);
     if (!host.empty() && (bracketed == (host.find(':') != std::string_view::npos))) {
       return HostPort{std::string(host), static_cast<uint16_t>(port)};
