@@ -2,7 +2,7 @@
 // every node. Each entry is one transaction with its log row and last_applied, so that a crash leaves
 // an entry applied once or not at all. Applying is pure: equal logs give equal states.
 //
-// One thread at a time (the protocol thread). Queries take well under a millisecond per hundred rows.
+// One thread at a time (the protocol thread). Listing 100 members and 100 jobs takes about a millisecond.
 #ifndef GDF_CORE_STATE_STATE_H_
 #define GDF_CORE_STATE_STATE_H_
 
