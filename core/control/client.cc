@@ -43,6 +43,9 @@ struct Client::Impl {
     absl::Status result = ToStatus(status);
     if (result.code() == absl::StatusCode::kUnavailable &&
         result.message().find("failed to connect") != absl::string_view::npos) {
+      if (result.message().find("Permission denied") != absl::string_view::npos) {
+        return absl::PermissionDeniedError(absl::StrCat("you may not open ", where, ": be root or the user gdfd runs as"));
+      }
       return absl::UnavailableError(absl::StrCat("no gdfd answers at ", where, "; is it running?"));
     }
     return result;
@@ -207,32 +210,52 @@ absl::StatusOr<Job> Client::GetJob(const std::string& job) {
   return FromProto(reply.job());
 }
 
-absl::Status Client::WatchJob(const std::string& job, uint64_t after_event, uint64_t from_round, bool follow,
-                              const std::function<bool(const JobUpdate&)>& on_update) {
-  v1::WatchJobRequest request;
-  request.set_job(job);
-  request.set_after_event(after_event);
-  request.set_from_round(from_round);
-  request.set_follow(follow);
+struct JobWatch::Impl {
+  const Client::Impl& client;
   grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReader<v1::JobUpdate>> reader = impl_->stub->WatchJob(&context, request);
+  std::unique_ptr<grpc::ClientReader<v1::JobUpdate>> reader;
+  bool finished = false;
+};
+
+JobWatch::JobWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+JobWatch::~JobWatch() {
+  if (impl_->finished) return;
+  impl_->context.TryCancel();
+  impl_->reader->Finish();
+}
+
+void JobWatch::Cancel() { impl_->context.TryCancel(); }
+
+std::optional<JobUpdate> JobWatch::Next() {
   v1::JobUpdate in;
-  while (reader->Read(&in)) {
+  while (impl_->reader->Read(&in)) {
     JobUpdate update;
     switch (in.update_case()) {
-      case v1::JobUpdate::kRound: update.round = FromProto(in.round()); break;
-      case v1::JobUpdate::kEvent: update.event = FromProto(in.event()); break;
-      case v1::JobUpdate::kJob: update.job = FromProto(in.job()); break;
-      case v1::JobUpdate::kFinished: update.finished = FromProto(in.finished()); break;
-      case v1::JobUpdate::UPDATE_NOT_SET: continue;
-    }
-    if (!on_update(update)) {
-      context.TryCancel();
-      reader->Finish();
-      return absl::OkStatus();
+      case v1::JobUpdate::kRound: update.round = FromProto(in.round()); return update;
+      case v1::JobUpdate::kEvent: update.event = FromProto(in.event()); return update;
+      case v1::JobUpdate::kJob: update.job = FromProto(in.job()); return update;
+      case v1::JobUpdate::kFinished: update.finished = FromProto(in.finished()); return update;
+      case v1::JobUpdate::UPDATE_NOT_SET: break;  // of a newer daemon
     }
   }
-  return impl_->Finish(reader->Finish());
+  return std::nullopt;
+}
+
+absl::Status JobWatch::Finish() {
+  impl_->finished = true;
+  return impl_->client.Finish(impl_->reader->Finish());
+}
+
+std::unique_ptr<JobWatch> Client::WatchJob(const WatchRequest& request) {
+  v1::WatchJobRequest out;
+  out.set_job(request.job);
+  out.set_after_event(request.after_event);
+  out.set_from_round(request.from_round);
+  out.set_follow(request.follow);
+  auto impl = std::unique_ptr<JobWatch::Impl>(new JobWatch::Impl{*impl_, {}, nullptr});
+  impl->reader = impl_->stub->WatchJob(&impl->context, out);
+  return std::unique_ptr<JobWatch>(new JobWatch(std::move(impl)));
 }
 
 absl::Status Client::CancelJob(const std::string& job) {

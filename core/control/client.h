@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,35 @@ struct Endpoint {
 
 // What WatchJob hands over; exactly one is set. `finished` comes last.
 struct JobUpdate {
-  std::optional<Round> round;
-  std::optional<Event> event;
-  std::optional<Job> job;
-  std::optional<Job> finished;
+  std::optional<Round> round = std::nullopt;
+  std::optional<Event> event = std::nullopt;
+  std::optional<Job> job = std::nullopt;
+  std::optional<Job> finished = std::nullopt;
+};
+
+struct WatchRequest {
+  std::string job;
+  uint64_t after_event = 0;  // id of the last event already known
+  uint64_t from_round = 0;
+  bool follow = false;  // until the job ends; off: what there is so far
+};
+
+// A running watch of a job. Destroying it ends it.
+class JobWatch {
+ public:
+  ~JobWatch();
+  // Waits for the next update; absent when there are no more: Finish() then says why.
+  std::optional<JobUpdate> Next();
+  // Once, after Next() gave nothing. OK when the daemon told all that was asked for.
+  absl::Status Finish();
+  // Makes Next() give nothing and Finish() kCancelled. Any thread.
+  void Cancel();
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit JobWatch(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 // A file to upload, read piece by piece.
@@ -74,9 +100,8 @@ class Client {
   absl::StatusOr<SubmitResult> Submit(const SubmitRequest& request);
   absl::StatusOr<std::vector<Job>> ListJobs();
   absl::StatusOr<Job> GetJob(const std::string& job);
-  // Calls `on_update` (false: stop watching, OK) until the job ends, or with `follow` off until all so far is told.
-  absl::Status WatchJob(const std::string& job, uint64_t after_event, uint64_t from_round, bool follow,
-                        const std::function<bool(const JobUpdate&)>& on_update);
+  // Does not wait; errors come from the watch's Finish(). The client outlives the watch.
+  std::unique_ptr<JobWatch> WatchJob(const WatchRequest& request);
   absl::Status CancelJob(const std::string& job);
   absl::Status Export(const std::string& job, ExportSink& sink);
   absl::StatusOr<GenerateResult> Generate(const GenerateRequest& request,
@@ -86,6 +111,7 @@ class Client {
   absl::StatusOr<std::string> Backup(const std::string& passphrase);  // the sealed archive
 
  private:
+  friend class JobWatch;
   struct Impl;
   explicit Client(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

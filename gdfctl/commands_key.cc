@@ -1,0 +1,65 @@
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "gdfctl/commands.h"
+
+namespace gdf::ctl {
+namespace {
+
+constexpr uint64_t kMaxPassphraseBytes = 1024;
+
+absl::StatusOr<ExitCode> Rotate(Session& session) {
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  GDF_ASSIGN_OR_RETURN(const std::string id, client->RotateKey());
+  if (session.json()) {
+    session.PrintJson({{"node_id", id}});
+  } else {
+    session.Print(id + "\n");
+  }
+  session.Say("gdfd starts again with the new key; earlier backups are worthless now");
+  return kExitOk;
+}
+
+absl::StatusOr<std::string> Passphrase(Session& session, const std::string& file) {
+  if (!file.empty()) {
+    absl::StatusOr<std::string> text = session.environment().files.Read(file, kMaxPassphraseBytes);
+    if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--passphrase-file: ", text.status().message()));
+    while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
+    return text;
+  }
+  if (!session.environment().ask_secret) {
+    return absl::InvalidArgumentError("there is no terminal to ask for the passphrase on: give --passphrase-file FILE");
+  }
+  GDF_ASSIGN_OR_RETURN(const std::string first, session.environment().ask_secret("Passphrase of the backup: "));
+  GDF_ASSIGN_OR_RETURN(const std::string second, session.environment().ask_secret("Again: "));
+  if (first != second) return absl::InvalidArgumentError("the two passphrases differ");
+  return first;
+}
+
+absl::StatusOr<ExitCode> Backup(Session& session, const std::string& path, const std::string& passphrase_file) {
+  GDF_ASSIGN_OR_RETURN(const std::string passphrase, Passphrase(session, passphrase_file));
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  GDF_ASSIGN_OR_RETURN(const std::string archive, client->Backup(passphrase));
+  GDF_RETURN_IF_ERROR(session.environment().files.WriteAtomic(path, archive, 0600));
+  if (session.json()) session.PrintJson({{"file", path}, {"bytes", archive.size()}});
+  session.Say(absl::StrCat("this node's key and its network's founding record are in ", path, ". Restore: gdfd --restore ", path));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddKeyCommands(CLI::App& app, Command& chosen) {
+  CLI::App* key = app.add_subcommand("key", "This node's key");
+  key->require_subcommand(1);
+  key->add_subcommand("rotate", "Replace it; the network learns of it by a record signed with the old one")
+      ->callback([&chosen] { chosen = Rotate; });
+  CLI::App* backup = app.add_subcommand("backup", "Write the key and the network's founding record, sealed, to a file");
+  auto path = std::make_shared<std::string>();
+  auto passphrase_file = std::make_shared<std::string>();
+  backup->add_option("FILE", *path, "Where to")->required();
+  backup->add_option("--passphrase-file", *passphrase_file, "Instead of asking on the terminal");
+  backup->callback([&chosen, path, passphrase_file] { chosen = [=](Session& s) { return Backup(s, *path, *passphrase_file); }; });
+}
+
+}  // namespace gdf::ctl

@@ -1,0 +1,140 @@
+#include "gdfctl/job_view.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/text.h"
+#include "gdfctl/render/bar.h"
+#include "gdfctl/render/curve.h"
+
+namespace gdf::ctl {
+namespace {
+
+constexpr int kMaxBarColumns = 40;
+constexpr int kCurveColumns = 76;
+
+// "loss 2.10", ... of the newest round: what both forms of progress show.
+std::vector<std::string> Figures(const JobView& view, absl::Time now) {
+  std::vector<std::string> figures;
+  if (view.rounds().empty()) return figures;
+  const control::Round& last = view.rounds().rbegin()->second;
+  figures.push_back(absl::StrCat("loss ", FormatLoss(last.loss)));
+  if (view.validation_loss()) figures.push_back(absl::StrCat("validation ", FormatLoss(view.validation_loss())));
+  figures.push_back(absl::StrCat(HumanCount(last.tokens_per_sec), " tokens/s"));
+  figures.push_back(absl::StrCat(HumanBytes(view.bytes_sent()), " sent"));
+  if (!view.ended()) {
+    const std::optional<absl::Duration> left = view.TimeLeft(now);
+    figures.push_back(left ? HumanDuration(*left) + " left" : "time left unknown");
+  }
+  return figures;
+}
+
+Color ColorOf(control::JobPhase phase) {
+  switch (phase) {
+    case control::JobPhase::kSucceeded: return Color::kGreen;
+    case control::JobPhase::kFailed: return Color::kRed;
+    case control::JobPhase::kCancelled: return Color::kYellow;
+    default: return Color::kNone;
+  }
+}
+
+}  // namespace
+
+void JobView::Update(const control::JobUpdate& update) {
+  if (update.round) rounds_[update.round->round] = *update.round;
+  if (update.job) job_ = *update.job;
+  if (update.finished) job_ = *update.finished;
+}
+
+uint64_t JobView::bytes_sent() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, round] : rounds_) bytes += round.bytes_sent;
+  return bytes;
+}
+
+std::optional<double> JobView::validation_loss() const {
+  for (auto round = rounds_.rbegin(); round != rounds_.rend(); ++round) {
+    if (round->second.validation_loss) return round->second.validation_loss;
+  }
+  return std::nullopt;
+}
+
+std::optional<absl::Duration> JobView::TimeLeft(absl::Time now) const {
+  if (rounds_.size() < 2) return std::nullopt;
+  const auto& [first, first_round] = *rounds_.begin();
+  const auto& [last, last_round] = *rounds_.rbegin();
+  if (job_.rounds_total < last + 1 || last_round.at <= first_round.at) return std::nullopt;
+  const absl::Duration pace = (last_round.at - first_round.at) / static_cast<int64_t>(last - first);
+  const absl::Duration left = pace * static_cast<int64_t>(job_.rounds_total - (last + 1)) - (now - last_round.at);
+  return std::max(left, absl::ZeroDuration());
+}
+
+std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, const Style& style) {
+  const control::Job& job = view.job();
+  const uint64_t done = view.rounds().empty() ? job.rounds_done : view.rounds().rbegin()->first + 1;
+  const double share = job.rounds_total > 0 ? static_cast<double>(done) / static_cast<double>(job.rounds_total) : 0;
+  const std::string name = Paint(style, Color::kBold, Printable(job.name)) + " " + job.id;
+  const std::string counts = absl::StrFormat("round %d/%d  %.0f %%", done, job.rounds_total, 100 * share);
+  const int bar = std::clamp(style.width - Columns(name) - Columns(counts) - 4, 10, kMaxBarColumns);
+  std::string figures = absl::StrJoin(Figures(view, now), "   ");
+  if (figures.empty()) {
+    figures = job.phase == control::JobPhase::kPending
+                  ? absl::StrCat("waiting", job.reason.empty() ? "" : ": ", Printable(job.reason))
+                  : absl::StrCat("first round on ", job.members.size(), job.members.size() == 1 ? " node" : " nodes");
+  }
+  return {Truncate(absl::StrCat(name, "  ", RenderBar(share, bar, style), "  ", counts), style.width, style),
+          Truncate(figures, style.width, style)};
+}
+
+std::string RenderProgressLine(const JobView& view, absl::Time now) {
+  const control::Job& job = view.job();
+  const uint64_t done = view.rounds().empty() ? job.rounds_done : view.rounds().rbegin()->first + 1;
+  std::vector<std::string> parts = {absl::StrCat(job.id, " ", control::ToString(job.phase)),
+                                    absl::StrCat("round ", done, "/", job.rounds_total)};
+  for (std::string& figure : Figures(view, now)) parts.push_back(std::move(figure));
+  if (job.phase == control::JobPhase::kPending && !job.reason.empty()) parts.push_back(Printable(job.reason));
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string RenderRound(const control::Round& round) {
+  std::string line = absl::StrCat("round ", round.round + 1, ": loss ", FormatLoss(round.loss));
+  if (round.validation_loss) absl::StrAppend(&line, ", validation ", FormatLoss(round.validation_loss));
+  absl::StrAppend(&line, ", ", HumanCount(round.tokens_per_sec), " tokens/s, ", HumanBytes(round.bytes_sent), " sent, ",
+                  round.members, round.members == 1 ? " member, " : " members, ");
+  return line + absl::StrFormat("compute %.1f s, compress %.2f s, exchange %.2f s, aggregate %.2f s, digest %s",
+                                absl::ToDoubleSeconds(round.compute), absl::ToDoubleSeconds(round.compress),
+                                absl::ToDoubleSeconds(round.exchange), absl::ToDoubleSeconds(round.aggregate),
+                                Printable(round.digest).substr(0, 12));
+}
+
+std::string RenderLossCurve(const JobView& view, const Style& style) {
+  Curve curve;
+  for (const auto& [number, round] : view.rounds()) {
+    const double x = static_cast<double>(number + 1);
+    if (round.loss) curve.line.emplace_back(x, *round.loss);
+    if (round.validation_loss) curve.points.emplace_back(x, *round.validation_loss);
+  }
+  curve.line_name = "training loss";
+  curve.points_name = "validation loss";
+  curve.x_name = "round";
+  Style narrow = style;
+  narrow.width = std::min(style.width, kCurveColumns);
+  return RenderCurve(curve, narrow);
+}
+
+std::string RenderVerdict(const JobView& view, const Style& style) {
+  const control::Job& job = view.job();
+  std::string text = absl::StrCat(job.id, " ", Paint(style, ColorOf(job.phase), control::ToString(job.phase)));
+  if (job.ended != absl::InfinitePast() && job.started != absl::InfinitePast()) {
+    absl::StrAppend(&text, " after ", HumanDuration(job.ended - job.started));
+  }
+  absl::StrAppend(&text, ": ", job.rounds_done, job.rounds_done == 1 ? " round" : " rounds");
+  if (view.validation_loss()) absl::StrAppend(&text, ", validation loss ", FormatLoss(view.validation_loss()));
+  if (!view.rounds().empty()) absl::StrAppend(&text, ", ", HumanBytes(view.bytes_sent()), " sent by all nodes");
+  if (!job.reason.empty()) absl::StrAppend(&text, "\n  ", Printable(job.reason));
+  return text;
+}
+
+}  // namespace gdf::ctl

@@ -1,0 +1,48 @@
+// What is known of a job while it is watched, and how that is shown: pure.
+#ifndef GDF_GDFCTL_JOB_VIEW_H_
+#define GDF_GDFCTL_JOB_VIEW_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/control/client.h"
+#include "gdfctl/render/text.h"
+
+namespace gdf::ctl {
+
+class JobView {
+ public:
+  // Takes in one update; a round or event told twice counts once.
+  void Update(const control::JobUpdate& update);
+
+  const control::Job& job() const { return job_; }
+  const std::map<uint64_t, control::Round>& rounds() const { return rounds_; }
+  bool ended() const { return control::Ended(job_.phase); }
+  // Of all rounds known, by all members.
+  uint64_t bytes_sent() const;
+  // Of the newest round that has one.
+  std::optional<double> validation_loss() const;
+  // From the pace of the rounds so far; absent before the second.
+  std::optional<absl::Duration> TimeLeft(absl::Time now) const;
+
+ private:
+  control::Job job_;
+  std::map<uint64_t, control::Round> rounds_;
+};
+
+// The block that is drawn again and again on a terminal: two lines.
+std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, const Style& style);
+// The same as one line, for logs.
+std::string RenderProgressLine(const JobView& view, absl::Time now);
+// A round as a line of `job logs`.
+std::string RenderRound(const control::Round& round);
+// Loss and validation loss over rounds; empty before the first.
+std::string RenderLossCurve(const JobView& view, const Style& style);
+// "succeeded after 2 min 3 s: 16 rounds, validation loss 1.7810, 34.0 MiB sent".
+std::string RenderVerdict(const JobView& view, const Style& style);
+
+}  // namespace gdf::ctl
+
+#endif  // GDF_GDFCTL_JOB_VIEW_H_

@@ -1,0 +1,30 @@
+// Columns of text under headings.
+#ifndef GDF_GDFCTL_RENDER_TABLE_H_
+#define GDF_GDFCTL_RENDER_TABLE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gdfctl/render/text.h"
+
+namespace gdf::ctl {
+
+struct Table {
+  struct Column {
+    std::string heading;
+    bool right = false;  // aligned, for numbers
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // a cell for each column
+};
+
+// Lines that end with a newline. The last column is cut where the line would be wider than the style.
+std::string RenderTable(const Table& table, const Style& style);
+
+// "name   value" lines; a value of several lines is indented under its first.
+std::string RenderFields(const std::vector<std::pair<std::string, std::string>>& fields, const Style& style);
+
+}  // namespace gdf::ctl
+
+#endif  // GDF_GDFCTL_RENDER_TABLE_H_

@@ -1,0 +1,84 @@
+#include "gdfctl/session.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace gdf::ctl {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+constexpr int kPlainColumns = 120;  // of a stream that is no terminal
+constexpr uint64_t kMaxPemBytes = 1 << 20;
+
+}  // namespace
+
+std::string Session::SocketPath() const {
+  if (!globals_.socket.empty()) return globals_.socket;
+  if (auto path = environment_.variable("GDF_SOCKET"); path && !path->empty()) return *path;
+  if (auto folder = environment_.variable("XDG_RUNTIME_DIR"); folder && !folder->empty()) {
+    const std::string own = *folder + "/gdf/control.sock";
+    if (environment_.files.Exists(own)) return own;
+  }
+  return "/run/gdf/control.sock";
+}
+
+absl::StatusOr<std::string> Session::ReadPem(const std::string& flag, const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError(absl::StrCat("--remote needs ", flag, " FILE"));
+  absl::StatusOr<std::string> pem = environment_.files.Read(path, kMaxPemBytes);
+  if (!pem.ok()) return absl::InvalidArgumentError(absl::StrCat(flag, ": ", pem.status().message()));
+  return pem;
+}
+
+absl::StatusOr<control::Client*> Session::client() {
+  if (client_) return client_.get();
+  control::Endpoint endpoint;
+  if (globals_.remote.empty()) {
+    endpoint.socket = SocketPath();
+  } else {
+    if (!globals_.socket.empty()) {
+      return absl::InvalidArgumentError("--socket and --remote exclude each other: one daemon, one way to it");
+    }
+    endpoint.address = globals_.remote;
+    GDF_ASSIGN_OR_RETURN(endpoint.certificate_pem, ReadPem("--cert", globals_.certificate));
+    GDF_ASSIGN_OR_RETURN(endpoint.key_pem, ReadPem("--key", globals_.key));
+    GDF_ASSIGN_OR_RETURN(endpoint.ca_pem, ReadPem("--ca", globals_.ca));
+  }
+  GDF_ASSIGN_OR_RETURN(client_, control::Client::Connect(endpoint));
+  return client_.get();
+}
+
+Style Session::StyleOf(bool terminal) const {
+  Style style;
+  const std::string no_color = environment_.variable("NO_COLOR").value_or("");
+  const std::string term = environment_.variable("TERM").value_or("");
+  style.color = terminal && !globals_.no_color && no_color.empty() && term != "dumb";
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first that is set decides (POSIX)
+    const std::string locale = absl::AsciiStrToLower(environment_.variable(name).value_or(""));
+    if (locale.empty()) continue;
+    style.unicode = absl::StrContains(locale, "utf-8") || absl::StrContains(locale, "utf8");
+    break;
+  }
+  style.width = terminal ? environment_.columns() : kPlainColumns;
+  return style;
+}
+
+void Session::Print(std::string_view text) { environment_.out << text << std::flush; }
+
+void Session::PrintJson(const Json& object) {
+  Json versioned = {{"schema_version", kSchemaVersion}};
+  versioned.update(object);
+  // Texts come from other machines: what is no UTF-8 becomes U+FFFD.
+  environment_.out << versioned.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
+}
+
+void Session::Say(std::string_view text) {
+  if (!globals_.quiet) environment_.err << text << "\n" << std::flush;
+}
+
+void Session::SayError(std::string_view text) {
+  environment_.err << Paint(err_style(), Color::kRed, "gdfctl:") << " " << Printable(text) << "\n" << std::flush;
+}
+
+}  // namespace gdf::ctl

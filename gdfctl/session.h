@@ -1,0 +1,69 @@
+// What every command has in hand: the global flags, the connection (made when first asked for), and the two streams:
+// data to standard output, texts for people to standard error.
+#ifndef GDF_GDFCTL_SESSION_H_
+#define GDF_GDFCTL_SESSION_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "core/control/client.h"
+#include "gdfctl/environment.h"
+#include "gdfctl/exit_code.h"
+#include "gdfctl/render/text.h"
+
+namespace gdf::ctl {
+
+using Json = nlohmann::ordered_json;
+
+struct Globals {
+  std::string socket;
+  std::string remote;  // "host:port"
+  std::string certificate, key, ca;  // PEM files
+  bool json = false;
+  bool no_color = false;
+  bool quiet = false;
+};
+
+// One thread, except for the client.
+class Session {
+ public:
+  Session(Environment& environment, const Globals& globals) : environment_(environment), globals_(globals) {}
+
+  // The same client at every call. kInvalidArgument when flags contradict each other or a PEM file cannot be read.
+  absl::StatusOr<control::Client*> client();
+  // Where the daemon is looked for: --socket, $GDF_SOCKET, the user's own in $XDG_RUNTIME_DIR, the system's.
+  std::string SocketPath() const;
+
+  bool json() const { return globals_.json; }
+  bool quiet() const { return globals_.quiet; }
+  Environment& environment() { return environment_; }
+  absl::Time Now() const { return environment_.clock.Now(); }
+  // Of standard output and standard error; asked anew since windows change.
+  Style out_style() const { return StyleOf(environment_.out_is_terminal); }
+  Style err_style() const { return StyleOf(environment_.err_is_terminal); }
+
+  // Data, as it is.
+  void Print(std::string_view text);
+  // One line of JSON data, with the schema's version put first.
+  void PrintJson(const Json& object);
+  // A line for people; not with --quiet.
+  void Say(std::string_view text);
+  // The end of a command with an error of the user's making or the network's.
+  void SayError(std::string_view text);
+
+ private:
+  Style StyleOf(bool terminal) const;
+  absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path);
+
+  Environment& environment_;
+  const Globals& globals_;
+  std::unique_ptr<control::Client> client_;
+};
+
+}  // namespace gdf::ctl
+
+#endif  // GDF_GDFCTL_SESSION_H_
