@@ -167,8 +167,6 @@ void Connection::KeepAlive() {
       TryWrite();
     }
     next = options.keepalive_idle + options.keepalive_timeout - silent;
-  } else {
-    asked_ = false;
   }
   ArmTimer(next, [this] { KeepAlive(); });
 }
@@ -250,6 +248,7 @@ void Connection::TryRead() {
     if (ret != 1) return AfterTlsError(ret, "receive");
     turn += got;
     last_received_ = world_->Now();
+    asked_ = false;
     world_->download.Consume(got, last_received_);
     absl::StatusOr<std::optional<Frame>> frame = reader_.Advance(got);
     if (!frame.ok()) {
