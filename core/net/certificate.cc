@@ -38,14 +38,17 @@ CertificatePtr SelfSignedCertificate(EVP_PKEY* key) {
 
 absl::StatusOr<CertificatePem> MakeCertificatePem(absl::Span<const uint8_t> seed) {
   if (seed.size() != 32) {
-    return absl::InvalidArgumentError(absl::StrCat("an Ed25519 private key has 32 bytes, got ", seed.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("an Ed25519 private key has 32 bytes, got ", seed.size()));
   }
-  const PrivateKeyPtr key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size()));
+  const PrivateKeyPtr key(
+      EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), seed.size()));
   const CertificatePtr certificate(key ? SelfSignedCertificate(key.get()) : nullptr);
   const BioPtr certificate_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_secmem()));
   if (!certificate || !certificate_text || !key_text ||
       PEM_write_bio_X509(certificate_text.get(), certificate.get()) != 1 ||
-      PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
+      PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) !=
+          1) {
     return absl::InternalError("OpenSSL cannot write the node's certificate");
   }
   return CertificatePem{Contents(certificate_text.get()), Contents(key_text.get())};

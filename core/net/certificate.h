@@ -21,8 +21,8 @@ struct OpensslDeleter {
 using PrivateKeyPtr = std::unique_ptr<EVP_PKEY, OpensslDeleter>;
 using CertificatePtr = std::unique_ptr<X509, OpensslDeleter>;
 
-// Null when OpenSSL fails. Name ("gdf-node") and dates are the same for all: nobody reads them, the key is what counts
-// (RFC 5280 4.1.2.5: no expiry).
+// Null when OpenSSL fails. Name ("gdf-node") and dates are the same for all: nobody reads them, the
+// key is what counts (RFC 5280 4.1.2.5: no expiry).
 CertificatePtr SelfSignedCertificate(EVP_PKEY* key);
 
 struct CertificatePem {
@@ -30,7 +30,8 @@ struct CertificatePem {
   std::string private_key;
 };
 
-// For TLS servers that take texts. `seed`: the 32-byte Ed25519 private key (RFC 8032); kInvalidArgument for another size.
+// For TLS servers that take texts. `seed`: the 32-byte Ed25519 private key (RFC 8032);
+// kInvalidArgument for another size.
 absl::StatusOr<CertificatePem> MakeCertificatePem(absl::Span<const uint8_t> seed);
 
 }  // namespace gdf::net

@@ -78,9 +78,9 @@ void Connection::DriveHandshake() {
 absl::Status Connection::CheckPeer() {
   GDF_ASSIGN_OR_RETURN(const NodeId found, PeerOf(ssl_.get()));
   if (expected_ && found != *expected_) {
-    return absl::UnauthenticatedError(
-        absl::StrCat(EndpointText(remote_), " is node ", found.ToString(), ", expected node ",
-                     expected_->ToString()));
+    return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is node ",
+                                                   found.ToString(), ", expected node ",
+                                                   expected_->ToString()));
   }
   if (found == world_->tls.self()) {
     return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is this node itself"));
@@ -173,11 +173,10 @@ void Connection::KeepAlive() {
 
 void Connection::ArmRead() {
   if (std::exchange(read_armed_, true)) return;
-  socket_.async_wait(asio::socket_base::wait_read,
-                     [self = shared_from_this()](std::error_code ec) {
-                       self->read_armed_ = false;
-                       if (!ec) self->OnReady();
-                     });
+  socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](std::error_code ec) {
+    self->read_armed_ = false;
+    if (!ec) self->OnReady();
+  });
 }
 
 void Connection::ArmWrite() {
@@ -191,11 +190,13 @@ void Connection::ArmWrite() {
 
 void Connection::OnReady() {
   switch (state_) {
-    case State::kHandshake: return DriveHandshake();
+    case State::kHandshake:
+      return DriveHandshake();
     case State::kClosing:
       DiscardInput();
       return TryWrite();
-    case State::kClosed: return;
+    case State::kClosed:
+      return;
     default:
       TryWrite();
       TryRead();
@@ -205,14 +206,17 @@ void Connection::OnReady() {
 void Connection::AfterTlsError(int ret, const char* doing) {
   const int saved_errno = errno;
   switch (SSL_get_error(ssl_.get(), ret)) {
-    case SSL_ERROR_WANT_READ: return ArmRead();
-    case SSL_ERROR_WANT_WRITE: return ArmWrite();
-    case SSL_ERROR_ZERO_RETURN: return End(Lost(Where(), "closed by the peer"));
+    case SSL_ERROR_WANT_READ:
+      return ArmRead();
+    case SSL_ERROR_WANT_WRITE:
+      return ArmWrite();
+    case SSL_ERROR_ZERO_RETURN:
+      return End(Lost(Where(), "closed by the peer"));
     case SSL_ERROR_SYSCALL:
-      return End(Lost(Where(), saved_errno == 0
-                                   ? absl::StrCat(doing, ": the peer hung up")
-                                   : absl::StrCat(doing, ": ",
-                                                  std::generic_category().message(saved_errno))));
+      return End(Lost(
+          Where(), saved_errno == 0
+                       ? absl::StrCat(doing, ": the peer hung up")
+                       : absl::StrCat(doing, ": ", std::generic_category().message(saved_errno))));
     default:
       return End(Lost(Where(), absl::StrCat(doing, ": ", TlsErrorText("the peer hung up"))));
   }
@@ -279,8 +283,11 @@ bool Connection::HandleFrame(Frame frame) {
       queue_.Push(std::move(frame));
       TryWrite();
       return state_ == State::kOpen;
-    case FrameType::kPong: return true;  // that it came is all it says
-    default: Deliver(std::move(frame)); return true;
+    case FrameType::kPong:
+      return true;  // that it came is all it says
+    default:
+      Deliver(std::move(frame));
+      return true;
   }
 }
 
@@ -451,7 +458,8 @@ void Connection::StartClosing(const absl::Status& tell) {
   DiscardInput();
 }
 
-// Unread input at close() would make the kernel reset the connection, and the reason would be lost with it.
+// Unread input at close() would make the kernel reset the connection, and the reason would be lost
+// with it.
 void Connection::DiscardInput() {
   char sink[4096];
   std::error_code ec;

@@ -1,5 +1,5 @@
-// One TLS connection on the I/O thread: handshake, hello, frames in and out, rate limits, keepalive.
-// Streams and admission are the executor's business (link.h).
+// One TLS connection on the I/O thread: handshake, hello, frames in and out, rate limits,
+// keepalive. Streams and admission are the executor's business (link.h).
 #ifndef GDF_CORE_NET_CONNECTION_H_
 #define GDF_CORE_NET_CONNECTION_H_
 
@@ -40,10 +40,12 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   using HelloDone = std::function<void(absl::StatusOr<Hello>)>;
 
   // `socket` is connected. `expected`: whom the dialler wants; nullopt on the accepting side.
-  Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket socket, std::optional<NodeId> expected);
+  Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket socket,
+             std::optional<NodeId> expected);
 
-  // The first steps, on the I/O thread, each reporting there once: TLS, then the peer's hello (the dialler sends its own
-  // first). The deadline runs from Handshake() until the peer's hello. Then nothing is read until Start().
+  // The first steps, on the I/O thread, each reporting there once: TLS, then the peer's hello (the
+  // dialler sends its own first). The deadline runs from Handshake() until the peer's hello. Then
+  // nothing is read until Start().
   void Handshake(Done done);
   void Greet(Purpose purpose, HelloDone done);
   void Stop() override;
@@ -82,7 +84,8 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   void Flush();
   void TryWrite();
   bool FillRecord();
-  // Handles SSL_read/SSL_write's failure: waits, or ends the connection. `ret` as OpenSSL returned it.
+  // Handles SSL_read/SSL_write's failure: waits, or ends the connection. `ret` as OpenSSL returned
+  // it.
   void AfterTlsError(int ret, const char* doing);
   void ArmTimer(absl::Duration delay, std::function<void()> fn);
   void KeepAlive();
@@ -110,7 +113,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   Done handshake_done_;
   HelloDone hello_done_;
   std::weak_ptr<ConnectionEvents> events_;
-  asio::steady_timer timer_;           // handshake deadline, then keepalive, then end of closing
+  asio::steady_timer timer_;  // handshake deadline, then keepalive, then end of closing
   asio::steady_timer read_throttle_;
   asio::steady_timer write_throttle_;
   bool read_armed_ = false;
@@ -118,13 +121,13 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   bool read_throttled_ = false;
   bool write_throttled_ = false;
   std::optional<absl::Status> close_when_sent_;
-  bool asked_ = false;                 // a ping is unanswered
+  bool asked_ = false;  // a ping is unanswered
   absl::Duration last_received_;
   FrameReader reader_;
   WriteQueue queue_;
-  std::vector<uint8_t> record_;        // headers and small payloads, at most one TLS record
+  std::vector<uint8_t> record_;  // headers and small payloads, at most one TLS record
   size_t record_at_ = 0;
-  Buffer tail_;                        // the rest of a large payload
+  Buffer tail_;  // the rest of a large payload
   size_t tail_at_ = 0;
 
   std::atomic<size_t> undelivered_{0};  // bytes posted to the executor and not yet dealt with

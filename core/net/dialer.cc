@@ -10,7 +10,8 @@ namespace {
 
 using asio::ip::tcp;
 
-constexpr absl::Duration kStagger = absl::Milliseconds(250);  // RFC 8305, "Connection Attempt Delay"
+constexpr absl::Duration kStagger =
+    absl::Milliseconds(250);           // RFC 8305, "Connection Attempt Delay"
 constexpr size_t kMaxCandidates = 16;  // addresses come from peers; a name may have many
 
 }  // namespace
@@ -33,8 +34,9 @@ void Dialer::Start() {
     if (ec || self->over_) return;
     self->failures_.push_back(absl::StrCat(
         "no answer within ", absl::FormatDuration(self->world_->options.handshake_timeout)));
-    self->Finish(absl::UnavailableError(absl::StrCat(
-        "node ", self->peer_.Short(), " is not reachable: ", absl::StrJoin(self->failures_, "; "))));
+    self->Finish(absl::UnavailableError(
+        absl::StrCat("node ", self->peer_.Short(),
+                     " is not reachable: ", absl::StrJoin(self->failures_, "; "))));
   });
   for (const std::string& address : addresses_) Resolve(address);
   StartNext();
@@ -61,7 +63,8 @@ void Dialer::Resolve(const std::string& address) {
   ++resolving_;
   resolver_.async_resolve(
       parsed->host, absl::StrCat(parsed->port),
-      [self = shared_from_this(), address](std::error_code failed, tcp::resolver::results_type found) {
+      [self = shared_from_this(), address](std::error_code failed,
+                                           tcp::resolver::results_type found) {
         --self->resolving_;
         if (self->over_) return;
         if (failed) self->failures_.push_back(absl::StrCat(address, ": ", failed.message()));
@@ -88,11 +91,13 @@ void Dialer::Connect(const tcp::endpoint& endpoint) {
   ++running_;
   auto socket = std::make_shared<tcp::socket>(world_->io);
   connecting_.push_back(socket);
-  socket->async_connect(endpoint, [self = shared_from_this(), socket, endpoint](std::error_code ec) {
-    if (self->over_ || self->won_) return;
-    if (ec) return self->AttemptFailed(absl::StrCat(EndpointText(endpoint), ": ", ec.message()));
-    self->Secure(std::move(*socket));
-  });
+  socket->async_connect(
+      endpoint, [self = shared_from_this(), socket, endpoint](std::error_code ec) {
+        if (self->over_ || self->won_) return;
+        if (ec)
+          return self->AttemptFailed(absl::StrCat(EndpointText(endpoint), ": ", ec.message()));
+        self->Secure(std::move(*socket));
+      });
 }
 
 void Dialer::Secure(tcp::socket socket) {
@@ -106,7 +111,8 @@ void Dialer::Secure(tcp::socket socket) {
       });
 }
 
-// Only the winner says hello, so that the peer never takes up a connection that is about to be dropped.
+// Only the winner says hello, so that the peer never takes up a connection that is about to be
+// dropped.
 void Dialer::Won(const std::shared_ptr<Connection>& connection) {
   won_ = true;
   stagger_.cancel();
@@ -140,9 +146,9 @@ void Dialer::AttemptFailed(std::string reason) {
 
 void Dialer::FinishIfOver() {
   if (over_ || won_ || running_ > 0 || resolving_ > 0 || !waiting_.empty()) return;
-  Finish(absl::UnavailableError(absl::StrCat(
-      "node ", peer_.Short(), " is not reachable: ",
-      failures_.empty() ? "no address is known" : absl::StrJoin(failures_, "; "))));
+  Finish(absl::UnavailableError(
+      absl::StrCat("node ", peer_.Short(), " is not reachable: ",
+                   failures_.empty() ? "no address is known" : absl::StrJoin(failures_, "; "))));
 }
 
 void Dialer::Finish(absl::StatusOr<Dialled> result) {

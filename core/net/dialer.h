@@ -22,8 +22,8 @@ struct Dialled {
   Hello hello;
 };
 
-// I/O thread. Addresses are tried in order, the next one 250 ms after the last or as soon as it has failed
-// (RFC 8305); the first finished TLS handshake with the right key wins.
+// I/O thread. Addresses are tried in order, the next one 250 ms after the last or as soon as it has
+// failed (RFC 8305); the first finished TLS handshake with the right key wins.
 class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer> {
  public:
   // kUnavailable with the reason for each address; or what the peer itself refused with.

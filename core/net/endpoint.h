@@ -15,7 +15,8 @@ struct HostPort {
   uint16_t port = 0;
 };
 
-// "192.0.2.1:7450", "[2001:db8::1]:7450", "host.example:7450". kInvalidArgument, saying what was expected.
+// "192.0.2.1:7450", "[2001:db8::1]:7450", "host.example:7450". kInvalidArgument, saying what was
+// expected.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 // As ParseHostPort reads it.
 std::string EndpointText(const asio::ip::tcp::endpoint& endpoint);

@@ -39,17 +39,26 @@ struct Shape {
 std::optional<Shape> ShapeOf(uint8_t type) {
   constexpr uint32_t kLastCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
   switch (static_cast<FrameType>(type)) {
-    case FrameType::kHello: return Shape{8, kMaxHelloBytes, false, 0, 0};
-    case FrameType::kOpen: return Shape{1, kMaxMethodBytes, true, 0, 1};
-    case FrameType::kData: return Shape{0, kMaxMessageBytes, true, 0, 0};
-    case FrameType::kWindow: return Shape{0, 0, true, 1, uint32_t{1} << 30};
-    case FrameType::kFinish: return Shape{0, 0, true, 0, 0};
-    case FrameType::kReset: return Shape{0, kMaxReasonBytes, true, 1, kLastCode};
+    case FrameType::kHello:
+      return Shape{8, kMaxHelloBytes, false, 0, 0};
+    case FrameType::kOpen:
+      return Shape{1, kMaxMethodBytes, true, 0, 1};
+    case FrameType::kData:
+      return Shape{0, kMaxMessageBytes, true, 0, 0};
+    case FrameType::kWindow:
+      return Shape{0, 0, true, 1, uint32_t{1} << 30};
+    case FrameType::kFinish:
+      return Shape{0, 0, true, 0, 0};
+    case FrameType::kReset:
+      return Shape{0, kMaxReasonBytes, true, 1, kLastCode};
     case FrameType::kPing:
-    case FrameType::kPong: return Shape{kPingBytes, kPingBytes, false, 0, 0};
+    case FrameType::kPong:
+      return Shape{kPingBytes, kPingBytes, false, 0, 0};
     case FrameType::kDrain:
-    case FrameType::kWantStripe: return Shape{0, 0, false, 0, 0};
-    case FrameType::kClose: return Shape{0, kMaxReasonBytes, false, 1, kLastCode};
+    case FrameType::kWantStripe:
+      return Shape{0, 0, false, 0, 0};
+    case FrameType::kClose:
+      return Shape{0, kMaxReasonBytes, false, 1, kLastCode};
   }
   return std::nullopt;
 }
@@ -76,8 +85,8 @@ Frame HelloFrame(const Hello& hello, uint32_t version) {
 
 absl::StatusOr<Hello> DecodeHello(const Frame& frame) {
   if (frame.type != FrameType::kHello) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "expected a hello as the first frame, got type ", static_cast<int>(frame.type)));
+    return absl::InvalidArgumentError(absl::StrCat("expected a hello as the first frame, got type ",
+                                                   static_cast<int>(frame.type)));
   }
   const absl::Span<const uint8_t> p = frame.payload.span();
   if (p.size() < 8 || !std::equal(std::begin(kMagic), std::end(kMagic), p.begin())) {
@@ -138,16 +147,16 @@ absl::Status FrameReader::ParseHeader() {
             .arg = Load32(&header_[12]),
             .payload = {}};
   if (length_ < shape->min_length || length_ > shape->max_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a frame of type ", header_[4], " has ", length_, " bytes, allowed are ",
-                     shape->min_length, " to ", shape->max_length));
+    return absl::InvalidArgumentError(absl::StrCat("a frame of type ", header_[4], " has ", length_,
+                                                   " bytes, allowed are ", shape->min_length,
+                                                   " to ", shape->max_length));
   }
   if (header_[5] != 0 || header_[6] != 0 || header_[7] != 0 ||
       (frame_.stream != 0) != shape->on_stream || frame_.arg < shape->min_arg ||
       frame_.arg > shape->max_arg) {
-    return absl::InvalidArgumentError(absl::StrCat("a frame of type ", header_[4],
-                                                   " has stream ", frame_.stream, ", argument ",
-                                                   frame_.arg, " or reserved bytes out of range"));
+    return absl::InvalidArgumentError(absl::StrCat("a frame of type ", header_[4], " has stream ",
+                                                   frame_.stream, ", argument ", frame_.arg,
+                                                   " or reserved bytes out of range"));
   }
   return absl::OkStatus();
 }

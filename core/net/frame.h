@@ -1,5 +1,5 @@
-// The frames of the transport (docs/formats/transport.md): a 16-byte header and a payload. FrameReader bounds
-// every number before it allocates.
+// The frames of the transport (docs/formats/transport.md): a 16-byte header and a payload.
+// FrameReader bounds every number before it allocates.
 #ifndef GDF_CORE_NET_FRAME_H_
 #define GDF_CORE_NET_FRAME_H_
 
@@ -22,17 +22,17 @@ inline constexpr size_t kFrameHeaderBytes = 16;
 inline constexpr size_t kMaxReasonBytes = 1024;  // the text of kReset and kClose
 
 enum class FrameType : uint8_t {
-  kHello = 1,       // payload: EncodeHello; the first frame each way
-  kOpen = 2,        // stream; arg: Priority; payload: method
-  kData = 3,        // stream; payload: one message
-  kWindow = 4,      // stream; arg: bytes of credit
-  kFinish = 5,      // stream; no more messages from the sender
-  kReset = 6,       // stream; arg: status code; payload: reason
-  kPing = 7,        // payload: 8 bytes
-  kPong = 8,        // payload: those of the ping
-  kDrain = 9,       // the sender opens no more streams on this connection
+  kHello = 1,        // payload: EncodeHello; the first frame each way
+  kOpen = 2,         // stream; arg: Priority; payload: method
+  kData = 3,         // stream; payload: one message
+  kWindow = 4,       // stream; arg: bytes of credit
+  kFinish = 5,       // stream; no more messages from the sender
+  kReset = 6,        // stream; arg: status code; payload: reason
+  kPing = 7,         // payload: 8 bytes
+  kPong = 8,         // payload: those of the ping
+  kDrain = 9,        // the sender opens no more streams on this connection
   kWantStripe = 10,  // please dial one more bulk connection
-  kClose = 11,      // arg: status code; payload: reason; the last frame
+  kClose = 11,       // arg: status code; payload: reason; the last frame
 };
 
 struct Frame {
@@ -49,14 +49,16 @@ struct Hello {
   Purpose purpose = Purpose::kMain;
 };
 
-// A message of `bytes` takes this much of a stream's window, so that empty messages are bounded too.
+// A message of `bytes` takes this much of a stream's window, so that empty messages are bounded
+// too.
 inline constexpr size_t kMessageOverhead = 64;
 constexpr size_t WindowCost(size_t bytes) { return bytes + kMessageOverhead; }
 
 std::array<uint8_t, kFrameHeaderBytes> EncodeHeader(const Frame& frame);
 
 Frame HelloFrame(const Hello& hello, uint32_t version = kProtocolVersion);
-// kFailedPrecondition for another protocol version, naming both; kInvalidArgument for anything else.
+// kFailedPrecondition for another protocol version, naming both; kInvalidArgument for anything
+// else.
 absl::StatusOr<Hello> DecodeHello(const Frame& frame);
 
 // kReset or kClose; the message is cut at kMaxReasonBytes. `why` must not be OK.
@@ -68,8 +70,9 @@ class FrameReader {
  public:
   // Where the next bytes go; never empty.
   absl::Span<uint8_t> Target();
-  // `n` bytes of Target() were filled. A frame when one is complete. kInvalidArgument when the header breaks the
-  // format (unknown type, length over the type's limit, ...): nothing was allocated for it.
+  // `n` bytes of Target() were filled. A frame when one is complete. kInvalidArgument when the
+  // header breaks the format (unknown type, length over the type's limit, ...): nothing was
+  // allocated for it.
   absl::StatusOr<std::optional<Frame>> Advance(size_t n);
 
  private:

@@ -23,7 +23,8 @@ class IoObject {
   virtual void Stop() = 0;
 };
 
-// Shared by what refers to it, since values of it may sit in the executor's queue when the transport is gone.
+// Shared by what refers to it, since values of it may sit in the executor's queue when the
+// transport is gone.
 struct IoWorld {
   IoWorld(Executor& e, TlsContext t, TlsTransportOptions o, uint64_t i)
       : executor(e), tls(std::move(t)), options(std::move(o)), incarnation(i) {}

@@ -82,8 +82,8 @@ Task<absl::StatusOr<std::optional<Buffer>>> LinkStream::ReceiveOn(std::shared_pt
                                                      " within ", absl::FormatDuration(timeout)));
 }
 
-// Keeps window + unread messages at the target. Half-window steps keep credit frames few; an empty inbox gives
-// everything, since the sender may wait for room for one large message.
+// Keeps window + unread messages at the target. Half-window steps keep credit frames few; an empty
+// inbox gives everything, since the sender may wait for room for one large message.
 void LinkStream::GrantCredit(StreamState& s) {
   const std::shared_ptr<Link> link = s.link.lock();
   if (!link || s.peer_finished || !s.receive_end.ok()) return;
@@ -204,7 +204,8 @@ absl::Status Link::OnStreamFrame(Frame frame) {
   const std::shared_ptr<StreamState> stream = it->second;
   switch (frame.type) {
     case FrameType::kData:
-      if (absl::Status status = OnData(*stream, std::move(frame.payload)); !status.ok()) return status;
+      if (absl::Status status = OnData(*stream, std::move(frame.payload)); !status.ok())
+        return status;
       break;
     case FrameType::kWindow:
       if (frame.arg > kMaxWindow - std::min(stream->send_window, kMaxWindow)) {
@@ -218,7 +219,9 @@ absl::Status Link::OnStreamFrame(Frame frame) {
       stream->peer_finished = true;
       if (stream->receive_wake) stream->receive_wake->Set(true);
       break;
-    case FrameType::kReset: stream->End(DecodeStatus(frame)); break;
+    case FrameType::kReset:
+      stream->End(DecodeStatus(frame));
+      break;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("a frame of type ", static_cast<int>(frame.type), " on a stream"));

@@ -28,20 +28,19 @@ struct StreamState {
 
   std::deque<Buffer> inbox;
   bool peer_finished = false;
-  bool finished = false;          // by us
-  absl::Status receive_end;       // not OK: nothing more comes
-  absl::Status send_end;          // not OK: nothing more can be sent
+  bool finished = false;     // by us
+  absl::Status receive_end;  // not OK: nothing more comes
+  absl::Status send_end;     // not OK: nothing more can be sent
 
   size_t send_window = WindowCost(kMaxMessageBytes);
   size_t receive_window = WindowCost(kMaxMessageBytes);  // what the peer may still send
   size_t receive_target = WindowCost(kMaxMessageBytes);  // what it is kept at
-  size_t full_target = WindowCost(kMaxMessageBytes);     // and will be once the reader has taken something
+  size_t full_target =
+      WindowCost(kMaxMessageBytes);  // and will be once the reader has taken something
   std::optional<OneShot<bool>> receive_wake;
   std::optional<OneShot<bool>> send_wake;
 
-  bool over() const {
-    return (finished || !send_end.ok()) && (peer_finished || !receive_end.ok());
-  }
+  bool over() const { return (finished || !send_end.ok()) && (peer_finished || !receive_end.ok()); }
   // Both directions end with `why`; messages of a peer that had finished stay readable.
   void End(const absl::Status& why);
   void Wake();

@@ -34,8 +34,8 @@ absl::Status Listener::BindOne(const std::string& address, uint16_t preferred_po
   std::error_code ec;
   const asio::ip::address ip = asio::ip::make_address(parsed.host, ec);
   if (ec) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot listen on '", address, "': expected a numeric address, not a name"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on '", address, "': expected a numeric address, not a name"));
   }
   const bool any_port = parsed.port == 0;
   tcp::endpoint endpoint(ip, any_port ? preferred_port : parsed.port);

@@ -21,7 +21,8 @@ class Listener final : public IoObject, public std::enable_shared_from_this<List
   // On the I/O thread. The connection waits for Start() or Close().
   using Accepted = std::function<void(std::shared_ptr<Connection>, Hello)>;
 
-  // Binds world->options.listen. kInvalidArgument on a bad address, kUnavailable when one cannot be bound.
+  // Binds world->options.listen. kInvalidArgument on a bad address, kUnavailable when one cannot be
+  // bound.
   static absl::StatusOr<std::shared_ptr<Listener>> Bind(std::shared_ptr<IoWorld> world);
 
   // As "host:port", with the ports that were taken. Constant.
@@ -32,7 +33,8 @@ class Listener final : public IoObject, public std::enable_shared_from_this<List
   void Stop() override;
 
  private:
-  explicit Listener(std::shared_ptr<IoWorld> world) : world_(std::move(world)), retry_(world_->io) {}
+  explicit Listener(std::shared_ptr<IoWorld> world)
+      : world_(std::move(world)), retry_(world_->io) {}
   absl::Status BindOne(const std::string& address, uint16_t preferred_port);
   void Accept(size_t index);
   void Admit(asio::ip::tcp::socket socket);

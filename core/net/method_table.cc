@@ -53,14 +53,12 @@ void MethodTable::Run(std::string_view method, const NodeId& peer, std::unique_p
   const auto it = methods_->find(method);
   GDF_CHECK(it != methods_->end());
   Method& entry = *it->second;
-  entry.scope.Spawn(
-      RunHandler(entry.handler, peer, std::move(stream), Slot(entry.running, peer)));
+  entry.scope.Spawn(RunHandler(entry.handler, peer, std::move(stream), Slot(entry.running, peer)));
 }
 
 // `handler` is a parameter so that what it captures lives as long as the task it returns.
 Task<void> MethodTable::RunHandler(Transport::StreamHandler handler, NodeId peer,
-                                   std::unique_ptr<Stream> stream,
-                                   [[maybe_unused]] Slot slot) {
+                                   std::unique_ptr<Stream> stream, [[maybe_unused]] Slot slot) {
   co_await handler(peer, std::move(stream));
 }
 

@@ -47,7 +47,8 @@ class MethodTable {
   // Counts one handler for as long as its frame lives.
   class Slot {
    public:
-    Slot(std::shared_ptr<Running> running, NodeId peer) : running_(std::move(running)), peer_(peer) {
+    Slot(std::shared_ptr<Running> running, NodeId peer)
+        : running_(std::move(running)), peer_(peer) {
       ++(*running_)[peer_];
     }
     Slot(Slot&&) = default;

@@ -17,19 +17,20 @@ struct RateLimits {
 };
 
 struct TlsTransportOptions {
-  // "host:port" or "[v6]:port"; no names. Port 0 takes a free one, the same for all addresses where possible.
-  // Empty: listens nowhere.
+  // "host:port" or "[v6]:port"; no names. Port 0 takes a free one, the same for all addresses where
+  // possible. Empty: listens nowhere.
   std::vector<std::string> listen = {"0.0.0.0:0", "[::]:0"};
   RateLimits limits;
-  int max_stripes = 3;          // bulk connections per peer
-  int max_half_open = 128;      // accepted, handshake not finished
+  int max_stripes = 3;      // bulk connections per peer
+  int max_half_open = 128;  // accepted, handshake not finished
   int max_half_open_per_address = 32;
-  int max_strangers = 64;       // connections
+  int max_strangers = 64;                                // connections
   absl::Duration handshake_timeout = absl::Seconds(10);  // TCP connect, TLS and hello together
   absl::Duration keepalive_idle = absl::Seconds(15);     // silence after which a peer is asked
   absl::Duration keepalive_timeout = absl::Seconds(10);  // and how long it has to answer
-  absl::Duration idle_stripe = absl::Seconds(30);        // unused bulk and strangers' connections are closed
-  size_t stream_window_bytes = size_t{8} << 20;          // of a bulk stream, once its reader keeps up
+  absl::Duration idle_stripe =
+      absl::Seconds(30);  // unused bulk and strangers' connections are closed
+  size_t stream_window_bytes = size_t{8} << 20;  // of a bulk stream, once its reader keeps up
 };
 
 }  // namespace gdf::net

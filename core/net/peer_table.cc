@@ -15,7 +15,8 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(5);
 // A peer that was asked for a bulk connection and has not dialled is asked again.
 constexpr absl::Duration kWantInterval = absl::Seconds(2);
-constexpr size_t kSpareConnections = 4;  // of a peer beyond its bulk ones: dialled at the same time, or dying
+constexpr size_t kSpareConnections =
+    4;  // of a peer beyond its bulk ones: dialled at the same time, or dying
 
 void AddTo(TrafficCounters& sum, const TrafficCounters& more) {
   sum.bytes_sent += more.bytes_sent;
@@ -43,7 +44,8 @@ int PeerTable::Stripes(const Peer& peer) {
                                         [](const LinkPtr& link) { return link->stripe(); }));
 }
 
-// Both sides choose alike when they have dialled each other: the connection dialled by the smaller NodeId.
+// Both sides choose alike when they have dialled each other: the connection dialled by the smaller
+// NodeId.
 PeerTable::LinkPtr PeerTable::Main(const Peer& peer) const {
   LinkPtr best;
   bool best_preferred = false;
@@ -78,8 +80,7 @@ void PeerTable::WantStripe(const NodeId& id, Peer& peer) {
     Dial(id, Purpose::kStripe, {EndpointText(main->connection().remote())});
   } else if (Now() >= peer.next_want) {
     peer.next_want = Now() + kWantInterval;
-    main->connection().Send(
-        {.type = FrameType::kWantStripe, .stream = 0, .arg = 0, .payload = {}});
+    main->connection().Send({.type = FrameType::kWantStripe, .stream = 0, .arg = 0, .payload = {}});
   }
 }
 
@@ -91,8 +92,8 @@ absl::StatusOr<absl::Duration> PeerTable::Connect(const NodeId& id, Priority pri
   }
   if (peer.dialling_main) return absl::InfiniteDuration();
   if (peer.addresses.empty()) {
-    return absl::UnavailableError(absl::StrCat("node ", id.Short(),
-                                               " is not connected and has no known address"));
+    return absl::UnavailableError(
+        absl::StrCat("node ", id.Short(), " is not connected and has no known address"));
   }
   if (peer.next_dial > Now()) return peer.next_dial - Now();
   Dial(id, Purpose::kMain, peer.addresses);
@@ -126,11 +127,10 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
     const absl::Duration left = deadline - table->Now();
     known = table->Find(peer);
     if (left <= absl::ZeroDuration()) {
-      co_return absl::DeadlineExceededError(
-          absl::StrCat("no connection to node ", peer.Short(), " within ",
-                       absl::FormatDuration(timeout),
-                       known && !known->last_error.ok() ? "; last try: " : "",
-                       known ? known->last_error.message() : ""));
+      co_return absl::DeadlineExceededError(absl::StrCat(
+          "no connection to node ", peer.Short(), " within ", absl::FormatDuration(timeout),
+          known && !known->last_error.ok() ? "; last try: " : "",
+          known ? known->last_error.message() : ""));
     }
     OneShot<bool> wake(table->executor_);
     const absl::Duration nap = std::min(left, *wait);
@@ -254,7 +254,8 @@ void PeerTable::DrainSpareMains(Peer& peer) {
 }
 
 void PeerTable::CloseIfDrained(Link& link) {
-  // The side that dialled closes; the other's last frames have arrived when its streams are over here.
+  // The side that dialled closes; the other's last frames have arrived when its streams are over
+  // here.
   if (link.drained() && link.connection().dialled()) {
     link.connection().CloseWhenSent(absl::UnavailableError("this connection was no longer needed"));
   }
@@ -278,14 +279,15 @@ void PeerTable::OnFrame(const std::shared_ptr<Connection>& connection, Frame fra
     case FrameType::kWantStripe:
       if (connection->dialled()) WantStripe(link->peer(), peers_[link->peer()]);
       break;
-    default: status = link->OnStreamFrame(std::move(frame));
+    default:
+      status = link->OnStreamFrame(std::move(frame));
   }
   if (status.ok()) return;
   Log(LogLevel::kWarning, "protocol_error", {{"node", link->peer().Short()}, {"reason", status}});
   connection->Close(status);
-  RemoveLink(connection, absl::UnavailableError(absl::StrCat("node ", link->peer().Short(),
-                                                             " broke the protocol: ",
-                                                             status.message())));
+  RemoveLink(connection,
+             absl::UnavailableError(absl::StrCat("node ", link->peer().Short(),
+                                                 " broke the protocol: ", status.message())));
 }
 
 void PeerTable::OnOpen(const LinkPtr& link, const Frame& frame) {

@@ -1,4 +1,5 @@
-// The executor's view of all peers: who is connected, over which links, who may do what, and when to dial.
+// The executor's view of all peers: who is connected, over which links, who may do what, and when
+// to dial.
 #ifndef GDF_CORE_NET_PEER_TABLE_H_
 #define GDF_CORE_NET_PEER_TABLE_H_
 
@@ -71,7 +72,8 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   static int Stripes(const Peer& peer);
   LinkPtr Main(const Peer& peer) const;
   LinkPtr Pick(const NodeId& id, Priority priority);
-  // What Open() waits for. The longest time to wait before it asks again, or why there is nothing to wait for.
+  // What Open() waits for. The longest time to wait before it asks again, or why there is nothing
+  // to wait for.
   absl::StatusOr<absl::Duration> Connect(const NodeId& id, Priority priority);
   void WantStripe(const NodeId& id, Peer& peer);
   void Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses);

@@ -17,10 +17,10 @@ namespace gdf::net {
 namespace {
 
 constexpr uint32_t kLeaseSeconds = 3600;
-constexpr absl::Duration kRenew = absl::Minutes(25);       // two tries within a lease
-constexpr absl::Duration kRetry = absl::Minutes(10);       // routers get replaced and rebooted
+constexpr absl::Duration kRenew = absl::Minutes(25);  // two tries within a lease
+constexpr absl::Duration kRetry = absl::Minutes(10);  // routers get replaced and rebooted
 constexpr int kDiscoverMilliseconds = 2000;
-constexpr int kNatPmpTries = 4;                            // 250 ms, doubling (RFC 6886 3.1)
+constexpr int kNatPmpTries = 4;  // 250 ms, doubling (RFC 6886 3.1)
 
 std::string Ipv4Text(in_addr address) {
   std::array<char, INET_ADDRSTRLEN> text{};
@@ -80,14 +80,14 @@ absl::StatusOr<std::string> MapByUpnp(uint16_t port) {
   Igd igd;
   if (igd.kind != 1) return absl::UnavailableError("UPnP: no connected gateway answered");
   std::array<char, 64> external{};
-  if (UPNP_GetExternalIPAddress(igd.urls.controlURL, igd.data.first.servicetype,
-                                external.data()) != UPNPCOMMAND_SUCCESS) {
+  if (UPNP_GetExternalIPAddress(igd.urls.controlURL, igd.data.first.servicetype, external.data()) !=
+      UPNPCOMMAND_SUCCESS) {
     return absl::UnavailableError("UPnP: the gateway does not tell its external address");
   }
   const std::string text = absl::StrCat(port);
-  const int result = UPNP_AddPortMapping(
-      igd.urls.controlURL, igd.data.first.servicetype, text.c_str(), text.c_str(), igd.lan.data(),
-      "gdf", "TCP", nullptr, absl::StrCat(kLeaseSeconds).c_str());
+  const int result = UPNP_AddPortMapping(igd.urls.controlURL, igd.data.first.servicetype,
+                                         text.c_str(), text.c_str(), igd.lan.data(), "gdf", "TCP",
+                                         nullptr, absl::StrCat(kLeaseSeconds).c_str());
   if (result != UPNPCOMMAND_SUCCESS) {
     return absl::UnavailableError(
         absl::StrCat("UPnP: the gateway refused to map port ", port, ", code ", result));
@@ -101,9 +101,9 @@ absl::StatusOr<std::string> MapByNatPmp(uint16_t port) {
   absl::StatusOr<natpmpresp_t> address =
       Answer(natpmp.handle, sendpublicaddressrequest(&natpmp.handle));
   if (!address.ok()) return address.status();
-  absl::StatusOr<natpmpresp_t> mapped =
-      Answer(natpmp.handle, sendnewportmappingrequest(&natpmp.handle, NATPMP_PROTOCOL_TCP, port,
-                                                      port, kLeaseSeconds));
+  absl::StatusOr<natpmpresp_t> mapped = Answer(
+      natpmp.handle,
+      sendnewportmappingrequest(&natpmp.handle, NATPMP_PROTOCOL_TCP, port, port, kLeaseSeconds));
   if (!mapped.ok()) return mapped.status();
   return absl::StrCat(Ipv4Text(address->pnu.publicaddress.addr), ":",
                       mapped->pnu.newportmapping.mappedpublicport);

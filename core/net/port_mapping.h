@@ -1,5 +1,6 @@
-// Asks the home router, by UPnP IGD or NAT-PMP, to forward our port. Off unless configured: the answer comes
-// unauthenticated from the local network, and only ever becomes an address that we advertise.
+// Asks the home router, by UPnP IGD or NAT-PMP, to forward our port. Off unless configured: the
+// answer comes unauthenticated from the local network, and only ever becomes an address that we
+// advertise.
 #ifndef GDF_CORE_NET_PORT_MAPPING_H_
 #define GDF_CORE_NET_PORT_MAPPING_H_
 
@@ -16,12 +17,12 @@
 
 namespace gdf::net {
 
-// Whether others on the Internet can use this IPv4 address (RFC 6890): a router behind another one, or behind the
-// provider's, reports one that they cannot.
+// Whether others on the Internet can use this IPv4 address (RFC 6890): a router behind another one,
+// or behind the provider's, reports one that they cannot.
 bool IsPublicIpv4(std::string_view address);
 
-// Keeps one TCP port mapped for as long as it lives. On the executor only; the libraries' blocking calls run on a
-// thread of its own.
+// Keeps one TCP port mapped for as long as it lives. On the executor only; the libraries' blocking
+// calls run on a thread of its own.
 class PortMapper {
  public:
   // The external "host:port", or why there is none (kUnavailable). On the executor, at each change.

@@ -27,7 +27,8 @@ constexpr char kCiphers[] =
 constexpr size_t kReadAheadBytes = 128 << 10;
 
 absl::Status TlsError(const char* what) {
-  return absl::InternalError(absl::StrCat("OpenSSL: ", what, ": ", TlsErrorText("no reason given")));
+  return absl::InternalError(
+      absl::StrCat("OpenSSL: ", what, ": ", TlsErrorText("no reason given")));
 }
 
 absl::StatusOr<NodeId> IdOfKey(const EVP_PKEY* key) {
@@ -40,7 +41,8 @@ absl::StatusOr<NodeId> IdOfKey(const EVP_PKEY* key) {
   return NodeId(HashBytes(raw));
 }
 
-// Replaces chain building: there is no authority. TLS itself proves that the peer has the certificate's key.
+// Replaces chain building: there is no authority. TLS itself proves that the peer has the
+// certificate's key.
 int AcceptEd25519(X509_STORE_CTX* store, void*) {
   X509* cert = X509_STORE_CTX_get0_cert(store);
   const bool good = cert != nullptr && IdOfKey(X509_get0_pubkey(cert)).ok();

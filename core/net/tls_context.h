@@ -1,4 +1,5 @@
-// TLS 1.3 with one self-signed Ed25519 certificate per node; a node is its key: NodeId = SHA-256(public key).
+// TLS 1.3 with one self-signed Ed25519 certificate per node; a node is its key: NodeId =
+// SHA-256(public key).
 #ifndef GDF_CORE_NET_TLS_CONTEXT_H_
 #define GDF_CORE_NET_TLS_CONTEXT_H_
 
@@ -27,7 +28,8 @@ class TlsContext {
   static absl::StatusOr<TlsContext> Create(absl::Span<const uint8_t> seed);
 
   NodeId self() const { return self_; }
-  // A session over `socket`, which must stay open for as long; not owned. `client`: the side that dialled.
+  // A session over `socket`, which must stay open for as long; not owned. `client`: the side that
+  // dialled.
   SslPtr NewSession(int socket, bool client) const;
 
  private:

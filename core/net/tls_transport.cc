@@ -42,7 +42,8 @@ absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
   asio::post(world->io, [listener, weak = std::weak_ptr(parts->peers), world] {
     listener->Start([weak, world](std::shared_ptr<Connection> connection, Hello hello) {
       world->executor.Post([weak, connection = std::move(connection), hello] {
-        if (const std::shared_ptr<PeerTable> peers = weak.lock()) peers->OnAccepted(connection, hello);
+        if (const std::shared_ptr<PeerTable> peers = weak.lock())
+          peers->OnAccepted(connection, hello);
       });
     });
   });

@@ -1,4 +1,5 @@
-// The real transport: TLS 1.3 over TCP with both ends pinned to their NodeIds, on an I/O thread of its own.
+// The real transport: TLS 1.3 over TCP with both ends pinned to their NodeIds, on an I/O thread of
+// its own.
 //
 //   GDF_ASSIGN_OR_RETURN(auto transport, TlsTransport::Start(executor, key.private_seed(), {}));
 //   transport->SetAddresses(peer, {"192.0.2.1:7450"});
@@ -17,11 +18,14 @@ namespace gdf::net {
 
 class TlsTransport final : public Transport {
  public:
-  // Listens and starts the I/O thread. `ed25519_seed` is the node's 32-byte private key (RFC 8032). `executor` must
-  // outlive the transport. kInvalidArgument: bad key or address; kUnavailable: an address cannot be bound.
-  static absl::StatusOr<std::unique_ptr<TlsTransport>> Start(
-      Executor& executor, absl::Span<const uint8_t> ed25519_seed, TlsTransportOptions options);
-  // On the executor, or when it no longer runs. Ends all streams and handlers and joins the I/O thread.
+  // Listens and starts the I/O thread. `ed25519_seed` is the node's 32-byte private key (RFC 8032).
+  // `executor` must outlive the transport. kInvalidArgument: bad key or address; kUnavailable: an
+  // address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<TlsTransport>> Start(Executor& executor,
+                                                             absl::Span<const uint8_t> ed25519_seed,
+                                                             TlsTransportOptions options);
+  // On the executor, or when it no longer runs. Ends all streams and handlers and joins the I/O
+  // thread.
   ~TlsTransport() override;
 
   // "host:port" of each listen address, with the real ports.
@@ -32,7 +36,8 @@ class TlsTransport final : public Transport {
 
   NodeId self() const override;
   Executor& executor() override;
-  Registration HandleStream(std::string method, StreamHandler handler, MethodOptions options) override;
+  Registration HandleStream(std::string method, StreamHandler handler,
+                            MethodOptions options) override;
   Task<absl::StatusOr<std::unique_ptr<Stream>>> Open(NodeId peer, std::string method,
                                                      Priority priority,
                                                      absl::Duration timeout) override;

@@ -1,4 +1,5 @@
-// A rate limit: tokens are bytes. Consumption may run into debt; who can wait does so until it is paid.
+// A rate limit: tokens are bytes. Consumption may run into debt; who can wait does so until it is
+// paid.
 #ifndef GDF_CORE_NET_TOKEN_BUCKET_H_
 #define GDF_CORE_NET_TOKEN_BUCKET_H_
 
@@ -12,7 +13,8 @@ namespace gdf::net {
 // Not thread-safe.
 class TokenBucket {
  public:
-  // 0: no limit. The bucket holds 50 ms of the rate: long enough for timers, short enough for an even flow.
+  // 0: no limit. The bucket holds 50 ms of the rate: long enough for timers, short enough for an
+  // even flow.
   void SetRate(uint64_t bytes_per_sec, absl::Duration now) {
     Refill(now);
     rate_ = static_cast<double>(bytes_per_sec);

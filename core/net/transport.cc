@@ -8,7 +8,8 @@
 namespace gdf::net {
 namespace {
 
-// A caller that has sent its request but not its end, or nothing at all, holds a slot no longer than this.
+// A caller that has sent its request but not its end, or nothing at all, holds a slot no longer
+// than this.
 constexpr absl::Duration kRequestTimeout = absl::Seconds(60);
 
 Task<void> ServeCall(Transport::CallHandler handler, NodeId peer, std::unique_ptr<Stream> stream) {

@@ -1,8 +1,10 @@
-// How nodes talk: calls and ordered message streams between NodeIds, whoever dialled. The real transport is
-// TlsTransport (tls_transport.h); the simulator has its own. Everything here is used on the Executor only.
+// How nodes talk: calls and ordered message streams between NodeIds, whoever dialled. The real
+// transport is TlsTransport (tls_transport.h); the simulator has its own. Everything here is used
+// on the Executor only.
 //
-//   Registration echo = transport.HandleCall("echo", &Echo, {});       // unregistered with the handle
-//   absl::StatusOr<Buffer> reply = co_await transport.Call(peer, "echo", Buffer("hi"), absl::Seconds(5));
+//   Registration echo = transport.HandleCall("echo", &Echo, {});       // unregistered with the
+//   handle absl::StatusOr<Buffer> reply = co_await transport.Call(peer, "echo", Buffer("hi"),
+//   absl::Seconds(5));
 #ifndef GDF_CORE_NET_TRANSPORT_H_
 #define GDF_CORE_NET_TRANSPORT_H_
 
@@ -30,8 +32,8 @@ namespace gdf::net {
 inline constexpr size_t kMaxMessageBytes = (size_t{1} << 20) + (size_t{64} << 10);
 inline constexpr size_t kMaxMethodBytes = 128;  // the longest method name
 
-// Bulk travels on connections of its own, under the owner's rate limits; control never waits behind it.
-// Keep control messages small: one delays the next by its own transmission time.
+// Bulk travels on connections of its own, under the owner's rate limits; control never waits behind
+// it. Keep control messages small: one delays the next by its own transmission time.
 enum class Priority : uint8_t { kControl = 0, kBulk = 1 };
 
 // What a peer may do here. kStranger: only methods that are open to strangers.
@@ -60,36 +62,40 @@ class [[nodiscard]] Registration {
 };
 
 // Ordered messages both ways with flow control: at most a few MiB are under way in each direction.
-// One Send and one Receive may be waiting at a time. Destroying a stream cancels what is not finished.
+// One Send and one Receive may be waiting at a time. Destroying a stream cancels what is not
+// finished.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual NodeId peer() const = 0;
 
   // Returns once the message is on its way (not: arrived), after waiting for the receiver's window.
-  // kInvalidArgument above kMaxMessageBytes; kFailedPrecondition after Finish(); kUnavailable when the
-  // connection is gone; the status of whoever cancelled the stream.
+  // kInvalidArgument above kMaxMessageBytes; kFailedPrecondition after Finish(); kUnavailable when
+  // the connection is gone; the status of whoever cancelled the stream.
   virtual Task<absl::Status> Send(Buffer message) = 0;
 
-  // The next message; nullopt once the peer has finished. kDeadlineExceeded after `timeout` (the stream stays
-  // usable); kUnavailable when the connection is gone; the status of whoever cancelled the stream.
+  // The next message; nullopt once the peer has finished. kDeadlineExceeded after `timeout` (the
+  // stream stays usable); kUnavailable when the connection is gone; the status of whoever cancelled
+  // the stream.
   virtual Task<absl::StatusOr<std::optional<Buffer>>> Receive(
       absl::Duration timeout = absl::InfiniteDuration()) = 0;
 
-  // No more messages from here. What was sent before still arrives, even if the stream is destroyed at once.
+  // No more messages from here. What was sent before still arrives, even if the stream is destroyed
+  // at once.
   virtual void Finish() = 0;
-  // Ends both directions now; the peer's Send and Receive return `why` (not OK; message cut at 1 KiB).
+  // Ends both directions now; the peer's Send and Receive return `why` (not OK; message cut at 1
+  // KiB).
   virtual void Cancel(absl::Status why) = 0;
 };
 
 struct MethodOptions {
   bool open_to_strangers = false;
   size_t max_message_bytes = kMaxMessageBytes;  // a larger incoming message cancels its stream
-  int max_concurrent_per_peer = 64;             // one stream more is refused with kResourceExhausted
+  int max_concurrent_per_peer = 64;  // one stream more is refused with kResourceExhausted
 };
 
-// Bytes as the kernel counted them (TCP payload acknowledged and received, TLS included), connections that
-// have closed included. `rtt` is zero while not connected.
+// Bytes as the kernel counted them (TCP payload acknowledged and received, TLS included),
+// connections that have closed included. `rtt` is zero while not connected.
 struct TrafficCounters {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
@@ -109,15 +115,17 @@ class Transport {
   virtual NodeId self() const = 0;
   virtual Executor& executor() = 0;
 
-  // Serves `method` until the Registration is destroyed, which also destroys the handlers still running (so
-  // what they refer to may go right after it); never destroy it from inside such a handler. The method must
-  // not be registered already. Unknown methods answer kUnimplemented.
-  virtual Registration HandleStream(std::string method, StreamHandler handler, MethodOptions options) = 0;
+  // Serves `method` until the Registration is destroyed, which also destroys the handlers still
+  // running (so what they refer to may go right after it); never destroy it from inside such a
+  // handler. The method must not be registered already. Unknown methods answer kUnimplemented.
+  virtual Registration HandleStream(std::string method, StreamHandler handler,
+                                    MethodOptions options) = 0;
   Registration HandleCall(std::string method, CallHandler handler, MethodOptions options = {});
 
-  // Opens a stream over any live connection to `peer`, dialling when there is none. Returns before the peer has
-  // answered: its refusal (kUnimplemented, kPermissionDenied, kResourceExhausted) comes out of Receive or Send.
-  // kUnavailable: not reachable, with what was tried; kDeadlineExceeded; kPermissionDenied: refused by either side.
+  // Opens a stream over any live connection to `peer`, dialling when there is none. Returns before
+  // the peer has answered: its refusal (kUnimplemented, kPermissionDenied, kResourceExhausted)
+  // comes out of Receive or Send. kUnavailable: not reachable, with what was tried;
+  // kDeadlineExceeded; kPermissionDenied: refused by either side.
   virtual Task<absl::StatusOr<std::unique_ptr<Stream>>> Open(NodeId peer, std::string method,
                                                              Priority priority,
                                                              absl::Duration timeout) = 0;
@@ -125,16 +133,18 @@ class Transport {
   Task<absl::StatusOr<Buffer>> Call(NodeId peer, std::string method, Buffer request,
                                     absl::Duration timeout, Priority priority = Priority::kControl);
 
-  // Where to dial `peer`: "192.0.2.1:7450", "[2001:db8::1]:7450" or "host.example:7450". Replaces what was known;
-  // an empty list means that it is reached only over connections that it opens.
+  // Where to dial `peer`: "192.0.2.1:7450", "[2001:db8::1]:7450" or "host.example:7450". Replaces
+  // what was known; an empty list means that it is reached only over connections that it opens.
   virtual void SetAddresses(NodeId peer, std::vector<std::string> host_ports) = 0;
 
-  // Decides about each peer when it connects; without a policy everybody is a stranger. `policy` is called on
-  // the executor and must outlive the transport.
+  // Decides about each peer when it connects; without a policy everybody is a stranger. `policy` is
+  // called on the executor and must outlive the transport.
   virtual void SetAdmission(std::function<Admission(NodeId)> policy) = 0;
-  // Asks the policy again about every connected peer and cuts those that are now worth less, at once.
+  // Asks the policy again about every connected peer and cuts those that are now worth less, at
+  // once.
   virtual void RecheckAdmission() = 0;
-  // Closes every connection to `peer`; both sides' streams end with `why` (as kUnavailable when it is OK).
+  // Closes every connection to `peer`; both sides' streams end with `why` (as kUnavailable when it
+  // is OK).
   virtual void Disconnect(NodeId peer, absl::Status why) = 0;
 
   virtual bool Connected(NodeId peer) const = 0;

@@ -1,5 +1,5 @@
-// What a connection still has to write: urgent frames in order, then the streams' frames round-robin, so that
-// a stream with megabytes queued does not delay the others.
+// What a connection still has to write: urgent frames in order, then the streams' frames
+// round-robin, so that a stream with megabytes queued does not delay the others.
 #ifndef GDF_CORE_NET_WRITE_QUEUE_H_
 #define GDF_CORE_NET_WRITE_QUEUE_H_
 
@@ -15,8 +15,8 @@ namespace gdf::net {
 // Not thread-safe.
 class WriteQueue {
  public:
-  // kData and kFinish queue up in their stream. kReset of a stream that was not finished here drops what the stream has
-  // queued; of a finished one it follows it. Everything else is urgent.
+  // kData and kFinish queue up in their stream. kReset of a stream that was not finished here drops
+  // what the stream has queued; of a finished one it follows it. Everything else is urgent.
   void Push(Frame frame) {
     const bool in_stream = frame.type == FrameType::kData || frame.type == FrameType::kFinish;
     auto it = frame.stream == 0 ? streams_.end() : streams_.find(frame.stream);

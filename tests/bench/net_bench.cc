@@ -1,4 +1,5 @@
-// Loopback throughput of the transport against raw TCP, and the latency of control calls with and without bulk.
+// Loopback throughput of the transport against raw TCP, and the latency of control calls with and
+// without bulk.
 //   net_bench [GiB per run, default 2]
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -162,7 +163,8 @@ int Main(size_t bytes) {
     for (int i = 0; i < streams; ++i) {
       done.push_back(std::make_shared<std::promise<absl::Status>>());
       a.On([&] {
-        a.tasks->Spawn(SendBulk(a.transport.get(), peer, bytes / static_cast<size_t>(streams), done.back()));
+        a.tasks->Spawn(
+            SendBulk(a.transport.get(), peer, bytes / static_cast<size_t>(streams), done.back()));
       });
     }
     auto stop = std::make_shared<bool>(false);
@@ -173,7 +175,8 @@ int Main(size_t bytes) {
         return 1;
       }
     }
-    const double rate = static_cast<double>(bytes) / absl::ToDoubleSeconds(g_clock.Monotonic() - start);
+    const double rate =
+        static_cast<double>(bytes) / absl::ToDoubleSeconds(g_clock.Monotonic() - start);
     a.On([&] { *stop = true; });
     const std::string name = "transport, " + std::to_string(streams) + " bulk stream(s) + calls";
     std::printf("%-34s %7.0f MB/s   %.2f of raw TCP\n", name.c_str(), rate / 1e6, rate / raw);

@@ -1,6 +1,6 @@
 // links: gdf_net
-// Frames of a peer, read in pieces whose sizes the input chooses; what comes out must keep the bounds of the format
-// and, written again, be the bytes that went in.
+// Frames of a peer, read in pieces whose sizes the input chooses; what comes out must keep the
+// bounds of the format and, written again, be the bytes that went in.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto header = EncodeHeader(**frame);
     written.append(header.begin(), header.end());
     written.append((*frame)->payload.view());
-    GDF_CHECK(written.size() == at - 1 && std::memcmp(written.data(), data + 1, written.size()) == 0);
+    GDF_CHECK(written.size() == at - 1 &&
+              std::memcmp(written.data(), data + 1, written.size()) == 0);
     if ((*frame)->type == FrameType::kHello) (void)DecodeHello(**frame).ok();
     if ((*frame)->type == FrameType::kReset || (*frame)->type == FrameType::kClose) {
       GDF_CHECK(!DecodeStatus(**frame).ok());

@@ -74,7 +74,8 @@ class TestNode {
   absl::StatusOr<Buffer> Call(NodeId peer, std::string method, Buffer request,
                               absl::Duration timeout = kSoon);
   void Serve(std::string method, Transport::CallHandler handler, MethodOptions options = {});
-  void ServeStream(std::string method, Transport::StreamHandler handler, MethodOptions options = {});
+  void ServeStream(std::string method, Transport::StreamHandler handler,
+                   MethodOptions options = {});
   void Unserve() {
     On([&] { registrations_.clear(); });
   }

@@ -111,24 +111,29 @@ TEST_CASE("net: addresses") {
   CHECK(ParseHostPort("192.0.2.1:7450")->host == "192.0.2.1");
   CHECK(ParseHostPort("[2001:db8::1]:7450")->host == "2001:db8::1");
   CHECK(ParseHostPort("host.example:1")->port == 1);
-  for (const char* bad : {"", ":1", "host", "host:", "host:65536", "2001:db8::1:80", "[host]:1", "[]:1"}) {
+  for (const char* bad :
+       {"", ":1", "host", "host:", "host:65536", "2001:db8::1:80", "[host]:1", "[]:1"}) {
     CAPTURE(bad);
     CHECK(absl::IsInvalidArgument(ParseHostPort(bad).status()));
   }
 }
 
 TEST_CASE("net: addresses that a router cannot be reached at") {
-  for (const char* no : {"10.1.2.3", "100.64.0.1", "192.168.1.1", "172.31.0.1", "127.0.0.1", "224.0.0.1", "x"}) {
+  for (const char* no :
+       {"10.1.2.3", "100.64.0.1", "192.168.1.1", "172.31.0.1", "127.0.0.1", "224.0.0.1", "x"}) {
     CAPTURE(no);
     CHECK_FALSE(IsPublicIpv4(no));
   }
-  for (const char* yes : {"8.8.8.8", "172.32.0.1", "100.128.0.1", "198.20.0.1"}) CHECK(IsPublicIpv4(yes));
+  for (const char* yes : {"8.8.8.8", "172.32.0.1", "100.128.0.1", "198.20.0.1"})
+    CHECK(IsPublicIpv4(yes));
 }
 
 TEST_CASE("net: a node id is the SHA-256 of the public key of RFC 8032, test 1") {
   // Secret key 9d61…7f60 has public key d75a…511a (RFC 8032 7.1); its digest: sha256sum.
-  const auto seed = *Digest::FromHex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
-  const auto key = *Digest::FromHex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+  const auto seed =
+      *Digest::FromHex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
+  const auto key =
+      *Digest::FromHex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
   CHECK(TlsContext::Create(seed.span())->self() == NodeId(HashBytes(key.span())));
   CHECK(absl::IsInvalidArgument(TlsContext::Create(seed.span().subspan(1)).status()));
 }

@@ -96,7 +96,8 @@ TEST_CASE("net: a call is answered, and a failure's status travels") {
   CHECK(reply->view() == "hi");
   CHECK(a.Call(b.id(), "echo", Buffer())->empty());
   CHECK(a.Call(b.id(), "echo", Filled(kMaxMessageBytes, 'm'))->size() == kMaxMessageBytes);
-  CHECK(absl::IsInvalidArgument(a.Call(b.id(), "echo", Filled(kMaxMessageBytes + 1, 'm')).status()));
+  CHECK(
+      absl::IsInvalidArgument(a.Call(b.id(), "echo", Filled(kMaxMessageBytes + 1, 'm')).status()));
   const absl::Status failed = a.Call(b.id(), "fail", Buffer()).status();
   CHECK(failed == absl::DataLossError("chunk 7 is damaged"));
   CHECK(absl::IsUnimplemented(a.Call(b.id(), "nothing", Buffer()).status()));
@@ -114,7 +115,8 @@ TEST_CASE("net: who did not dial is served over the same connection") {
   CHECK(b.Call(a.id(), "echo", Buffer("y"))->view() == "y");
   CHECK(a.On([&] { return a.transport().ConnectionCount(b.id()); }) == 1);
   // For bulk the one that can dial is asked to.
-  CHECK(b.Await<absl::Status>([&] { return SendBulk(&b.transport(), a.id(), 4); }) == absl::OkStatus());
+  CHECK(b.Await<absl::Status>([&] { return SendBulk(&b.transport(), a.id(), 4); }) ==
+        absl::OkStatus());
   CHECK(b.On([&] { return b.transport().ConnectionCount(a.id()); }) == 2);
 }
 
@@ -127,7 +129,8 @@ TEST_CASE("net: streams carry messages both ways in order") {
       StreamOr stream = co_await t->Open(peer, "echo", priority, kSoon);
       if (!stream.ok()) co_return stream.status();
       for (int i = 0; i < 50; ++i) {
-        const absl::Status sent = co_await (*stream)->Send(Filled(static_cast<size_t>(i * 1000), 'a'));
+        const absl::Status sent =
+            co_await (*stream)->Send(Filled(static_cast<size_t>(i * 1000), 'a'));
         if (!sent.ok()) co_return sent;
         auto back = co_await (*stream)->Receive(kSoon);
         if (!back.ok()) co_return back.status();
@@ -195,7 +198,8 @@ TEST_CASE("net: the download limit slows the sender") {
   b.ServeStream("sink", Sink);
   SystemClock clock;
   const absl::Duration start = clock.Monotonic();
-  CHECK(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 20); }) == absl::OkStatus());
+  CHECK(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 20); }) ==
+        absl::OkStatus());
   CHECK(clock.Monotonic() - start > absl::Milliseconds(900));  // 21 MB at 20 MB/s
 }
 
@@ -227,7 +231,9 @@ TEST_CASE("net: a wrong key is refused and both ids are named") {
 }
 
 TEST_CASE("net: strangers reach open methods only; refused nodes nothing") {
-  auto policy = [](NodeId id) { return id == IdOf(3) ? Admission::kRefused : Admission::kStranger; };
+  auto policy = [](NodeId id) {
+    return id == IdOf(3) ? Admission::kRefused : Admission::kStranger;
+  };
   TestNode a(1), b(2, Loopback(), policy), c(3);
   a.Knows(b);
   c.Knows(b);
@@ -502,7 +508,8 @@ TEST_CASE("net: a peer that falls silent is noticed") {
   auto slept = a.Await<bool>([&]() {
     struct Run {
       static Task<bool> Go(Executor* e) {
-        co_await Sleep(*e, absl::Milliseconds(500));  // several keepalive intervals: that nothing happens
+        co_await Sleep(
+            *e, absl::Milliseconds(500));  // several keepalive intervals: that nothing happens
         co_return true;
       }
     };
@@ -518,7 +525,8 @@ TEST_CASE("net: idle bulk connections and idle strangers go") {
   TestNode a(1, options), b(2, Loopback());
   a.Knows(b);
   b.ServeStream("sink", Sink);
-  CHECK(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 1); }) == absl::OkStatus());
+  CHECK(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 1); }) ==
+        absl::OkStatus());
   a.Eventually([&] { return a.transport().ConnectionCount(b.id()) == 1; });
   b.Eventually([&] { return b.transport().ConnectionCount(a.id()) == 1; });
   TestNode c(3, options, [](NodeId) { return Admission::kStranger; });
