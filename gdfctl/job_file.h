@@ -16,8 +16,8 @@ namespace gdf::ctl {
 
 struct JobFileOptions {
   std::string path;
-  std::vector<std::string> text;       // instead of data.text, relative to the current folder
-  std::vector<std::string> overrides;  // "train.steps=400"
+  std::vector<std::string> text = {};       // instead of data.text, relative to the current folder
+  std::vector<std::string> overrides = {};  // "train.steps=400"
 };
 
 struct JobInput {

@@ -26,6 +26,15 @@ void AddGlobals(CLI::App& app, Globals& globals) {
   app.add_flag("-q,--quiet", globals.quiet, "Only data and errors")->group("Output");
 }
 
+// The first argument that is no flag where a command is expected; empty when that is one, or hidden behind a flag's value.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().empty() || arguments.front().front() == '-') return "";
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == arguments.front()) return "";
+  }
+  return arguments.front();
+}
+
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments, Environment& environment) {
@@ -54,7 +63,8 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
       app.exit(error, environment.out, environment.err);
       return kExitOk;
     }
-    session.SayError(std::string(error.what()) + "; see gdfctl --help");
+    const std::string unknown = UnknownCommand(app, arguments);
+    session.SayError((unknown.empty() ? std::string(error.what()) : "there is no command '" + unknown + "'") + "; see gdfctl --help");
     return kExitUsage;
   }
   absl::StatusOr<ExitCode> code = chosen(session);

@@ -20,9 +20,9 @@
 namespace gdf::control {
 
 struct Endpoint {
-  std::string socket;  // path of the Unix socket; or, when empty:
-  std::string address;  // "host:port" of the remote control API
-  std::string ca_pem, certificate_pem, key_pem;  // contents, for `address`
+  std::string socket = {};   // path of the Unix socket; or, when empty:
+  std::string address = {};  // "host:port" of the remote control API
+  std::string ca_pem = {}, certificate_pem = {}, key_pem = {};  // contents, for `address`
   absl::Duration timeout = absl::Seconds(30);  // of calls that are not streams
 };
 

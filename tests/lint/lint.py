@@ -59,8 +59,8 @@ def check_layers(root):
 # What may be included where: a pattern of the include, then the folders that may have it.
 FENCES = [
     (re.compile(r"^(torch|ATen|c10|caffe2)/"), ["gdfd/worker/", "cuda/", "tests/unit/worker/", "tests/bench/", "tests/gpu/"], "libtorch"),
-    (re.compile(r"\.pb\.h$"), ["core/wire/", "core/control/", "gdfd/services/"], "generated protobuf"),
-    (re.compile(r"^grpcpp?/"), ["core/control/", "gdfd/services/"], "gRPC"),
+    (re.compile(r"\.pb\.h$"), ["core/wire/", "core/control/", "gdfd/services/", "tests/support/"], "generated protobuf"),
+    (re.compile(r"^grpcpp?/"), ["core/control/", "gdfd/services/", "tests/support/"], "gRPC"),
     (re.compile(r"^yaml-cpp/"), ["core/config/"], "yaml-cpp"),
     (re.compile(r"^sqlite3\.h$"), ["core/store/", "core/state/"], "SQLite"),
     (re.compile(r"^(asio\.hpp|asio/|openssl/(ssl|x509|tls1))"), ["core/net/", "tests/unit/net/", "tests/bench/"], "Asio and OpenSSL's TLS"),

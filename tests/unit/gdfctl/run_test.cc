@@ -1,0 +1,255 @@
+// Whole commands against a scripted daemon.
+#include "gdfctl/run.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/fake_gdfd.h"
+
+namespace gdf::ctl {
+namespace {
+
+using nlohmann::json;
+using testing::FakeGdfd;
+namespace v1 = control::v1;
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {}) {
+  std::ostringstream out, err;
+  PosixFileSystem files;
+  const SystemClock clock;
+  Environment environment{.out = out,
+                          .err = err,
+                          .columns = [] { return 80; },
+                          .variable = [&](const std::string& name) -> std::optional<std::string> {
+                            const auto found = variables.find(name);
+                            return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+                          },
+                          .files = files,
+                          .clock = clock,
+                          .zone = absl::UTCTimeZone(),
+                          .ask_secret = nullptr,
+                          .wait = [](absl::Duration) { return false; },
+                          .set_interrupt_notice = [](const std::string&) {}};
+  const int code = Run(arguments, environment);
+  return {code, out.str(), err.str()};
+}
+
+Outcome RunOn(const FakeGdfd& gdfd, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"--socket", gdfd.socket()});
+  return RunWith(std::move(arguments));
+}
+
+// A job with its text in the daemon's folder.
+std::string WriteJob(const FakeGdfd& gdfd) {
+  PosixFileSystem files;
+  REQUIRE(files.WriteAtomic(gdfd.folder() + "/a.txt", "some text to train on").ok());
+  const std::string path = gdfd.folder() + "/job.yaml";
+  REQUIRE(files.WriteAtomic(path, "name: test\nkind: train\nmodel:\n  gpt2: {layers: 1, heads: 1, width: 8, context: 8}\n"
+                                  "data: {text: [a.txt]}\ntrain: {steps: 20, batch_size: 2, optimizer: {lr: 1e-3}}\n"
+                                  "rounds: {inner_steps: 10}\n").ok());
+  return path;
+}
+
+TEST_CASE("Help and version need no daemon and go to standard output") {
+  CHECK(RunWith({"--version"}).out.find("gdfctl ") == 0);
+  const Outcome help = RunWith({"--help"});
+  CHECK(help.code == 0);
+  CHECK(help.out.find("Exit codes") != std::string::npos);
+  CHECK(help.err.empty());
+  CHECK(RunWith({"job", "logs", "--help"}).code == 0);
+}
+
+TEST_CASE("Usage errors end with 4 and leave standard output empty") {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {}, {"no-such"}, {"job"}, {"network", "create"}, {"invite", "--uses", "0"}, {"invite", "--ttl", "5 parsecs"},
+           {"job", "wait", "j1", "--timeout", "x"}, {"status", "--remote", "h:1"}, {"status", "--remote", "h:1", "--socket", "/x"},
+           {"backup", "/tmp/x"}, {"status", "--no-such-flag"}}) {
+    const Outcome outcome = RunWith(arguments);
+    CAPTURE(arguments, outcome.err);
+    CHECK(outcome.code == 4);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.rfind("gdfctl: ", 0) == 0);
+  }
+  CHECK(RunWith({"no-such"}).err == "gdfctl: there is no command 'no-such'; see gdfctl --help\n");
+}
+
+TEST_CASE("No daemon ends with 2") {
+  const Outcome outcome = RunWith({"status"}, {{"GDF_SOCKET", "/nonexistent/s"}});
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err.find("/nonexistent/s") != std::string::npos);
+}
+
+TEST_CASE("Status as text and as JSON") {
+  FakeGdfd gdfd;
+  gdfd.status_reply.set_node_name("alpha\x1b[2J");
+  gdfd.status_reply.set_network_id("n");
+  gdfd.status_reply.set_network_name("my-net");
+  gdfd.status_reply.set_members(2);
+  gdfd.status_reply.add_warnings("something");
+  const Outcome text = RunOn(gdfd, {"status"});
+  CHECK(text.code == 0);
+  CHECK(text.out.find("my-net") != std::string::npos);
+  CHECK(text.out.find('\x1b') == std::string::npos);
+  const Outcome outcome = RunOn(gdfd, {"status", "--json"});
+  CHECK(outcome.err.empty());
+  const json status = json::parse(outcome.out);
+  CHECK(status.at("schema_version") == 1);
+  CHECK(status.at("network_name") == "my-net");
+  CHECK(status.at("members") == 2);
+  CHECK(status.at("warnings") == json::array({"something"}));
+}
+
+TEST_CASE("An invite is data; what it means is told beside it") {
+  FakeGdfd gdfd;
+  const Outcome outcome = RunOn(gdfd, {"invite", "--role", "contributor,submitter", "--ttl", "1h30m", "--uses", "3"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out == "gdf1:abc\n");
+  CHECK(gdfd.invite_request.ttl_seconds() == 5400);
+  CHECK(gdfd.invite_request.uses() == 3);
+  CHECK(gdfd.invite_request.roles() == "contributor,submitter");
+  CHECK(json::parse(RunOn(gdfd, {"--json", "invite"}).out).at("invite") == "gdf1:abc");
+}
+
+TEST_CASE("The daemon's refusals keep their codes") {
+  FakeGdfd gdfd;
+  gdfd.error = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "you may look but not change members");
+  const Outcome outcome = RunOn(gdfd, {"node", "ban", "beta"});
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "gdfctl: you may look but not change members\n");
+  CHECK(gdfd.change_request.change() == v1::ChangeNodeRequest::CHANGE_BAN);
+}
+
+TEST_CASE("Submit uploads, prints the job's id and passes the token on") {
+  FakeGdfd gdfd;
+  gdfd.submit_reply.set_job("j7");
+  const Outcome outcome = RunOn(gdfd, {"submit", WriteJob(gdfd), "--submit-token", "t1"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out == "j7\n");
+  CHECK(gdfd.uploads["data"].at("00000-a.txt") == "some text to train on");
+  CHECK(gdfd.submit_request.inputs().at("data") == "digest-of-data");
+  CHECK(gdfd.submit_request.submit_token() == "t1");
+}
+
+TEST_CASE("A job that no node can run ends with 6 and shows why") {
+  FakeGdfd gdfd;
+  gdfd.submit_reply.set_refused("needs 90 GiB: parameters 40 GiB + gradients 50 GiB");
+  const Outcome outcome = RunOn(gdfd, {"submit", WriteJob(gdfd)});
+  CHECK(outcome.code == 6);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.find("parameters 40 GiB") != std::string::npos);
+  gdfd.plan_reply.set_reason("no node online");
+  CHECK(RunOn(gdfd, {"plan", WriteJob(gdfd)}).code == 6);
+  gdfd.plan_reply.set_placeable(true);
+  CHECK(RunOn(gdfd, {"plan", WriteJob(gdfd)}).code == 0);
+}
+
+TEST_CASE("Waiting ends by the verdict, with the curve") {
+  FakeGdfd gdfd;
+  gdfd.submit_reply.set_job("j1");
+  for (const auto& [phase, code] : std::vector<std::pair<v1::JobPhase, int>>{
+           {v1::JOB_PHASE_SUCCEEDED, 0}, {v1::JOB_PHASE_FAILED, 1}, {v1::JOB_PHASE_CANCELLED, 7}}) {
+    gdfd.watches = {{testing::RoundUpdate(0, 3, 1000), testing::RoundUpdate(1, 2, 2000), testing::FinishedUpdate(phase, "why")}};
+    gdfd.watch_requests.clear();
+    const Outcome outcome = RunOn(gdfd, {"submit", WriteJob(gdfd), "--wait"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == code);
+    CHECK(outcome.out == "j1\n");
+    CHECK(outcome.err.find("training loss") != std::string::npos);
+    CHECK(outcome.err.find("why") != std::string::npos);
+  }
+  const Outcome outcome = RunOn(gdfd, {"job", "wait", "j1", "--json"});
+  CHECK(json::parse(outcome.out).at("job").at("phase") == "cancelled");
+}
+
+TEST_CASE("Logs follow over a daemon that goes away, without gaps or repetitions") {
+  FakeGdfd gdfd;
+  gdfd.watches = {{testing::EventUpdate(1, "one"), testing::RoundUpdate(0, 3, 1000)},  // then the daemon stops
+                  {testing::EventUpdate(1, "one"), testing::EventUpdate(2, "two"), testing::RoundUpdate(0, 3, 1000),
+                   testing::RoundUpdate(1, 2, 2000), testing::FinishedUpdate(v1::JOB_PHASE_SUCCEEDED)}};
+  const Outcome outcome = RunOn(gdfd, {"job", "logs", "-f", "j1", "--json"});
+  CHECK(outcome.code == 0);
+  std::vector<std::string> told;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json update = json::parse(line);
+    CHECK(update.at("schema_version") == 1);
+    const std::string type = update.at("type");
+    told.push_back(type == "event"   ? update.at("event").at("text").get<std::string>()
+                   : type == "round" ? "round " + update.at("round").at("round").dump()
+                                     : type);
+  }
+  CHECK(told == std::vector<std::string>{"one", "round 0", "two", "round 1", "finished"});
+  REQUIRE(gdfd.watch_requests.size() == 2);
+  CHECK(gdfd.watch_requests[1].after_event() == 1);
+  CHECK(gdfd.watch_requests[1].from_round() == 1);
+  CHECK(outcome.err.find("went away") != std::string::npos);
+}
+
+TEST_CASE("An unknown job ends following at once") {
+  FakeGdfd gdfd;
+  gdfd.watches = {{}};
+  gdfd.error = grpc::Status(grpc::StatusCode::NOT_FOUND, "no job j9");
+  CHECK(RunOn(gdfd, {"job", "logs", "-f", "j9"}).code == 4);
+}
+
+TEST_CASE("Export writes whole files below its folder only") {
+  FakeGdfd gdfd;
+  const auto piece = [](const std::string& name, uint64_t size, const std::string& data) {
+    v1::FilePiece file, bytes;
+    file.mutable_file()->set_name(name);
+    file.mutable_file()->set_size(size);
+    bytes.set_data(data);
+    return std::vector<v1::FilePiece>{file, bytes};
+  };
+  const std::string folder = gdfd.folder() + "/out";
+  gdfd.export_pieces = piece("config.json", 2, "{}");
+  const Outcome good = RunOn(gdfd, {"job", "export", "j1", folder});
+  CHECK(good.code == 0);
+  CHECK(good.out == folder + "/config.json\n");
+  CHECK(*PosixFileSystem().Read(folder + "/config.json") == "{}");
+  CHECK(RunOn(gdfd, {"job", "export", "j1", folder}).code == 4);  // not empty
+  gdfd.export_pieces = piece("../escape", 1, "x");
+  CHECK(RunOn(gdfd, {"job", "export", "j1", folder, "--force"}).code == 5);
+  CHECK(!PosixFileSystem().Exists(gdfd.folder() + "/escape"));
+  gdfd.export_pieces = piece("short", 5, "x");
+  CHECK(RunOn(gdfd, {"job", "export", "j1", folder, "--force"}).code == 5);
+  CHECK(!PosixFileSystem().Exists(folder + "/short"));
+}
+
+TEST_CASE("Cancel and generate pass their arguments on") {
+  FakeGdfd gdfd;
+  CHECK(RunOn(gdfd, {"job", "cancel", "j3"}).code == 0);
+  CHECK(gdfd.cancelled == "j3");
+  v1::GeneratePiece piece;
+  piece.set_text("light");
+  piece.set_finished(true);
+  piece.set_tokens(5);
+  gdfd.generate_pieces = {piece};
+  const Outcome outcome = RunOn(gdfd, {"generate", "j3", "--prompt", "Let there be ", "--max-tokens", "5", "--temperature", "0", "--seed", "9"});
+  CHECK(outcome.out == "light\n");
+  CHECK(gdfd.generate_request.prompt() == "Let there be ");
+  CHECK(gdfd.generate_request.max_tokens() == 5);
+  CHECK(gdfd.generate_request.temperature() == 0);
+  CHECK(gdfd.generate_request.seed() == 9);
+}
+
+TEST_CASE("Validate needs no daemon") {
+  FakeGdfd gdfd;
+  const std::string path = WriteJob(gdfd);
+  gdfd.Stop();
+  CHECK(RunOn(gdfd, {"validate", path}).code == 0);
+  CHECK(json::parse(RunOn(gdfd, {"validate", path, "--json"}).out).at("rounds") == 2);
+  CHECK(RunOn(gdfd, {"validate", path, "--set", "train.steps=10", "--set", "rounds.inner_steps=5"}).code == 0);
+  CHECK(RunOn(gdfd, {"validate", path, "--set", "train.steps=x"}).code == 4);
+  CHECK(RunOn(gdfd, {"validate", gdfd.folder() + "/missing.yaml"}).code == 4);
+}
+
+}  // namespace
+}  // namespace gdf::ctl
