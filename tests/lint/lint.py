@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks of the source tree that no compiler makes.
 
-  lint.py CHECK ROOT     CHECK: layers, fences, tests_registered, texts
+  lint.py CHECK ROOT     CHECK: layers, fences, tests_registered, texts, links
 Prints one line a finding, "path:line: what is wrong"; exits 1 when there is one.
 """
 import pathlib
@@ -115,6 +115,18 @@ def check_texts(root):
             guard = re.sub(r"[^A-Z0-9]", "_", ("gdf/" + str(path.relative_to(root))).upper()) + "_"
             if f"#ifndef {guard}" not in path.read_text():
                 yield path, 1, f"has no include guard {guard}"
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
+
+
+def check_links(root):
+    """Relative links of the documents lead to something that is there."""
+    for path in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "core").rglob("*.md")]):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for target, _ in LINK.findall(line):
+                if "://" not in target and not target.startswith("mailto:") and not (path.parent / target).exists():
+                    yield path, number, f"link to {target}, which is not there"
 
 
 def main():

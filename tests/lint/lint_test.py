@@ -51,6 +51,10 @@ class LintTest(unittest.TestCase):
         self.assertEqual(self.findings(lint.check_texts, {"core/base/a.h": guarded, "core/base/README.md": "x\n"}), [])
         self.assertEqual(len(self.findings(lint.check_texts, {"core/base/a.h": "", "core/base/README.md": "x\n" * 16})), 2)
 
+    def test_links(self):
+        self.assertEqual(self.findings(lint.check_links, {"README.md": "[a](docs/b.md#c) [d](https://x.org/) [e](#f)\n", "docs/b.md": "[r](../README.md)\n"}), [])
+        self.assertEqual(len(self.findings(lint.check_links, {"docs/b.md": "[a](gone.md)\n"})), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
