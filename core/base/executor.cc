@@ -51,6 +51,11 @@ void LoopExecutor::Stop() {
   wake_.Signal();
 }
 
+void LoopExecutor::Resume() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = false;
+}
+
 void LoopExecutor::Run() {
   std::vector<Function> batch;
   while (true) {

@@ -60,6 +60,8 @@ class LoopExecutor final : public Executor {
   // are dropped with the executor.
   void Run();
   void Stop();  // any thread
+  // Makes Run() possible again after it has returned.
+  void Resume();
 
  private:
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !ready_.empty(); }

@@ -155,7 +155,7 @@ absl::Status CheckpointStore::WriteState(const OuterState& state) {
   return file->Commit();
 }
 
-absl::StatusOr<OuterStatePtr> CheckpointStore::ReadState(RoundId round) {
+absl::StatusOr<OuterStateDraft> CheckpointStore::ReadState(RoundId round) {
   const std::string path = Path(kState, round);
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForRead(path));
   GDF_ASSIGN_OR_RETURN(const StateHeader header, ReadHeader(*file, path));
@@ -176,7 +176,7 @@ absl::StatusOr<OuterStatePtr> CheckpointStore::ReadState(RoundId round) {
   GDF_RETURN_IF_ERROR(
       file->ReadAt(kStateHeaderBytes + theta.size(), tensor::AsMutableBytes(state->momentum.span())));
   GDF_RETURN_IF_ERROR(Annotate(VerifyDigests(*state), path));
-  return OuterStatePtr(std::move(state));
+  return state;
 }
 
 bool CheckpointStore::Holds(const wire::StateId& id) {

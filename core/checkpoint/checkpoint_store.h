@@ -25,7 +25,7 @@ namespace gdf::checkpoint {
 struct Loaded {
   OuterStatePtr committed;             // null: nothing usable, the job starts from θ_0
   std::optional<wire::Commit> commit;  // of `committed`; none for θ_0
-  OuterStatePtr shadow;                // null unless `prepared` is set
+  OuterStateDraft shadow;              // null unless `prepared` is set
   std::optional<wire::Receipt> prepared;  // for the round after `committed`
   std::optional<wire::EpochRecord> epoch;
   std::optional<Buffer> worker;        // inner state, the newest that is not newer than `committed`
@@ -64,7 +64,7 @@ class CheckpointStore {
   std::string Path(const char* kind, RoundId round) const;
   std::vector<RoundId> Rounds(const char* kind, std::vector<std::string>* damage);  // newest first
   absl::Status WriteState(const OuterState& state);
-  absl::StatusOr<OuterStatePtr> ReadState(RoundId round);
+  absl::StatusOr<OuterStateDraft> ReadState(RoundId round);
   bool Holds(const wire::StateId& id);  // its file is there, as far as the header tells
   absl::Status WriteRecord(const std::string& path, absl::Span<const uint8_t> payload);
   absl::StatusOr<Buffer> ReadRecord(const std::string& path, uint64_t max_bytes);

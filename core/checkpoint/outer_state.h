@@ -22,6 +22,7 @@ struct OuterState {
   uint64_t num_bytes() const { return (theta.size() + momentum.size()) * sizeof(float); }
 };
 using OuterStatePtr = std::shared_ptr<const OuterState>;
+using OuterStateDraft = std::shared_ptr<OuterState>;  // not shared with other threads yet
 
 // Digest of a buffer as states name it: the Merkle root of its bytes; of no momentum: zero.
 Digest ThetaDigest(absl::Span<const float> theta);

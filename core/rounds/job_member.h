@@ -55,8 +55,9 @@ class JobMember {
   // "gdf.state/j3": the method by which members fetch states.
   static std::string StateMethod(JobId job);
 
+  class Impl;  // member.h
+
  private:
-  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace gdf::rounds {
 
-using OuterStateDraft = std::shared_ptr<checkpoint::OuterState>;  // its id may still get a cursor
+using checkpoint::OuterStateDraft;
 
 // Sends `state` to whoever opened `stream`.
 Task<absl::Status> SendState(net::Stream& stream, checkpoint::OuterStatePtr state);

@@ -178,7 +178,7 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
   Sampler sampler;
-  GDF_CO_ASSIGN_OR_RETURN(sampler.worker, world_.start_worker(absl::StrCat(ToString(id), "-sample")));
+  GDF_CO_ASSIGN_OR_RETURN(sampler.worker, co_await world_.start_worker(absl::StrCat(ToString(id), "-sample")));
   train::LoadRequest load;
   load.job_yaml = job.spec_yaml;
   load.threads = world_.worker_threads;

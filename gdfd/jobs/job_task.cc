@@ -169,7 +169,7 @@ Task<absl::Status> JobTask::RunOnce() {
   GDF_CO_RETURN_IF_ERROR(co_await FetchInputs(&load.inputs));
 
   activity_ = "loading";
-  GDF_CO_ASSIGN_OR_RETURN(worker_, world_.start_worker(ToString(job_.id)));
+  GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(ToString(job_.id)));
   const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
   load.member_index = self - job_.members.begin();
   load.num_members = static_cast<int64_t>(job_.members.size());

@@ -24,8 +24,9 @@
 
 namespace gdf::jobs {
 
-// Starts a worker process for `what` ("j17").
-using WorkerFactory = std::function<absl::StatusOr<std::unique_ptr<train::WorkerSession>>(const std::string& what)>;
+// Starts a worker process for `what` ("j17") and waits until it is confined.
+using WorkerFactory =
+    std::function<Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>>(std::string what)>;
 
 // What jobs on this node use; everything outlives them.
 struct JobWorld {

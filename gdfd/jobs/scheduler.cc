@@ -8,9 +8,6 @@
 namespace gdf::jobs {
 namespace {
 
-// Characters of a text are at most a few hundred; only the estimate before the data is read needs a number.
-constexpr int64_t kAssumedVocab = 512;
-
 schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape, uint64_t input_bytes, bool gpu) {
   schedule::CostInput input;
   input.spec = &spec;

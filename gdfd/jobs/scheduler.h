@@ -19,6 +19,9 @@
 
 namespace gdf::jobs {
 
+// Where a job does not state its vocabulary it is known only once the data is read; the estimate takes this many ids.
+inline constexpr int64_t kAssumedVocab = 512;
+
 // What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape is in a model's folder.
 schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes);
 

@@ -1,0 +1,137 @@
+// What JobMember is made of: the member's side of every step. Internal to the module.
+#ifndef GDF_CORE_ROUNDS_MEMBER_H_
+#define GDF_CORE_ROUNDS_MEMBER_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/aggregate/outer_optimizer.h"
+#include "core/compress/codec.h"
+#include "core/exchange/exchange.h"
+#include "core/rounds/async_lock.h"
+#include "core/rounds/job_member.h"
+#include "core/rounds/state_transfer.h"
+
+namespace gdf::rounds {
+
+class RoundLead;
+
+// What this node did for one round: steps 1 to 6. Kept until the round is committed, whatever epoch that takes.
+struct Training {
+  RoundId round;
+  Digest start_theta;
+  bool finished = false;
+  absl::Status status;        // of this node's worker
+  wire::RoundReport report;   // when OK
+  Buffer packed;              // empty when refused
+  std::vector<OneShot<bool>> waiters;
+};
+
+class JobMember::Impl {
+ public:
+  explicit Impl(RoundEnv env);
+  ~Impl();
+
+  Task<absl::Status> Start();
+  void SetEpoch(wire::EpochRecord record);
+  Task<absl::Status> WaitForEnd();
+  checkpoint::OuterStatePtr state() const { return state_; }
+  JobProgress progress() const;
+
+  // --- For the lead on this node ---
+  const RoundEnv& env() const { return env_; }
+  const std::optional<wire::Commit>& commit() const { return commit_; }
+  // As if the request had come from the lead over the network; goes on when the caller is destroyed.
+  Task<absl::StatusOr<wire::RoundReply>> CallLocal(wire::RoundRequest request);
+  // Loss at the parameters that the worker holds now: it is queued behind what the worker does, before what comes.
+  OneShot<absl::StatusOr<train::EvalResult>> Evaluate();
+  // Ends the job on this node.
+  void End(absl::Status status);
+  void Event(wire::Severity severity, std::string text);
+  void set_activity(std::string activity) { activity_ = std::move(activity); }
+
+ private:
+  using Reply = absl::StatusOr<wire::RoundReply>;
+
+  // member_start.cc: life
+  Task<absl::Status> Restore();
+  Task<absl::Status> TakeInitialState();
+  void Serve();
+  Task<void> ServeState(NodeId peer, std::unique_ptr<net::Stream> stream);
+  Task<void> ActivateEpoch(Epoch epoch);
+  Task<void> WatchLead();
+  absl::Duration SilenceAllowed();
+  void NodeFailed(const absl::Status& why);
+
+  // member_requests.cc: answers
+  Task<absl::StatusOr<Buffer>> HandleCall(NodeId peer, Buffer request);
+  Task<Reply> Handle(NodeId from, wire::RoundRequest request);
+  absl::Status Admit(const NodeId& from, const wire::RoundRequest& request) const;
+  Task<Reply> OnEnter(wire::Enter enter);
+  Task<Reply> OnSync(wire::SyncState sync);
+  Task<Reply> OnPlan(wire::RoundPlan plan);
+  Task<Reply> OnExchange(wire::ExchangeStart start);
+  Task<Reply> OnPropose(wire::Receipt receipt);
+  Task<Reply> OnCommit(wire::CommitRound commit);
+  Reply OnEnd(const wire::EndJob& end);
+  absl::Status CheckPlan(const wire::RoundPlan& plan) const;
+  absl::Status CheckReceipt(const wire::Receipt& receipt) const;
+
+  // round.cc: the member's steps
+  Task<void> Train(std::shared_ptr<Training> training, wire::RoundPlan plan);
+  Task<absl::Status> TrainSteps(Training& training, wire::RoundPlan plan);
+  Task<absl::StatusOr<OuterStateDraft>> ExchangeAndStep(wire::ExchangeStart start, wire::Prepared* prepared);
+  Task<absl::Status> PersistPrepared(wire::Receipt receipt);
+  Task<absl::Status> PersistCommitted();
+  Task<void> SettleWorker(RoundId round, bool applied);
+  Task<absl::Status> ApplyToWorker();
+  // One call to the store at a time, on the pool.
+  Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);
+  bool CheckpointDue(RoundId round) const;
+  wire::Done Traffic() const;
+
+  RoundEnv env_;
+  std::shared_ptr<const compress::Codec> codec_;
+  aggregate::OuterSgd outer_;
+  exchange::Exchange exchange_;
+
+  checkpoint::OuterStatePtr state_;        // θ_t, committed
+  std::optional<wire::Commit> commit_;     // of state_; none for θ_0
+  OuterStateDraft shadow_;                 // what an exchange or a sync made of state_
+  wire::RoundTag shadow_tag_;              // of the exchange that made it
+  wire::Prepared shadow_reply_;
+  std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
+  std::shared_ptr<Training> training_;
+  uint32_t last_attempt_ = 0;              // in the entered epoch
+
+  std::optional<wire::EpochRecord> known_;     // as the coordinators say
+  std::optional<wire::EpochRecord> entered_;   // promised to the lead
+  std::optional<wire::EpochRecord> previous_;  // entered before it
+
+  std::optional<wire::StateId> worker_state_;  // what the worker's parameters began from
+  std::optional<RoundId> unsettled_;           // round of an Emit that is not settled
+
+  std::string activity_ = "starting";
+  int64_t step_ = 0;
+  double loss_ = 0;
+  absl::Duration last_heard_;              // from the lead
+  bool heard_in_epoch_ = false;
+  bool ended_ = false;
+  OneShot<absl::Status> end_;
+  AsyncLock state_lock_;                   // over the committed state and what is prepared
+  AsyncLock exchange_lock_;
+  AsyncLock store_lock_;
+  AsyncLock worker_lock_;                  // keeps a round's calls to the worker together
+  net::Registration calls_;
+  net::Registration states_;
+  std::unique_ptr<RoundLead> lead_;
+  std::unique_ptr<TaskScope> lead_scope_;
+  TaskScope scope_;                        // last: its tasks use the rest
+};
+
+}  // namespace gdf::rounds
+
+#endif  // GDF_CORE_ROUNDS_MEMBER_H_

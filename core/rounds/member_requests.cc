@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/rounds/member.h"
+#include "core/rounds/receipts.h"
+
+namespace gdf::rounds {
+namespace {
+
+wire::RoundReply DoneReply(const wire::Done& done) { return wire::RoundReply(done); }
+
+}  // namespace
+
+Task<absl::StatusOr<Buffer>> JobMember::Impl::HandleCall(NodeId peer, Buffer request) {
+  absl::StatusOr<wire::RoundRequest> decoded = wire::DecodeRoundRequest(request.span());
+  GDF_CO_RETURN_IF_ERROR(Annotate(decoded.status(), absl::StrCat("from node ", peer.Short())));
+  Reply reply = co_await Handle(peer, *std::move(decoded));
+  GDF_CO_RETURN_IF_ERROR(reply.status());
+  co_return wire::EncodeRoundReply(*reply);
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::CallLocal(wire::RoundRequest request) {
+  OneShot<Reply> done(env_.executor);
+  struct Body {
+    static Task<void> Run(Impl* member, wire::RoundRequest request, OneShot<Reply> done) {
+      Reply reply = co_await member->Handle(member->env_.transport.self(), std::move(request));
+      done.Set(std::move(reply));
+    }
+  };
+  scope_.Spawn(Body::Run(this, std::move(request), done));
+  Reply reply = co_await done.Wait();
+  co_return reply;
+}
+
+absl::Status JobMember::Impl::Admit(const NodeId& from, const wire::RoundRequest& request) const {
+  const wire::RoundTag tag = wire::TagOf(request);
+  if (tag.job != env_.job) {
+    return absl::InvalidArgumentError(absl::StrCat("a request of ", ToString(tag.job), " came to ", ToString(env_.job)));
+  }
+  if (ended_) return absl::FailedPreconditionError(absl::StrCat(ToString(env_.job), " has ended on this node"));
+  if (!known_ || known_->epoch < tag.epoch) {
+    return absl::UnavailableError(absl::StrCat("epoch ", tag.epoch.value, " is not known here yet"));
+  }
+  if (tag.epoch < known_->epoch) {
+    return absl::AbortedError(absl::StrCat("epoch ", tag.epoch.value, " is over; now is epoch ", known_->epoch.value));
+  }
+  if (from != known_->lead) {
+    return absl::PermissionDeniedError(absl::StrCat("node ", from.Short(), " is not the lead of epoch ",
+                                                    known_->epoch.value));
+  }
+  if (const auto* enter = std::get_if<wire::Enter>(&request)) {
+    if (enter->epoch != *known_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the lead's epoch ", tag.epoch.value, " is not the one that the coordinators opened"));
+    }
+  } else if (!entered_ || *entered_ != *known_) {
+    return absl::FailedPreconditionError(absl::StrCat("epoch ", tag.epoch.value, " was not entered here"));
+  }
+  return absl::OkStatus();
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::Handle(NodeId from, wire::RoundRequest request) {
+  GDF_CO_RETURN_IF_ERROR(Admit(from, request));
+  last_heard_ = env_.executor.clock().Monotonic();
+  heard_in_epoch_ = true;
+  Reply reply = absl::InternalError("unhandled request");
+  if (auto* enter = std::get_if<wire::Enter>(&request)) {
+    reply = co_await OnEnter(std::move(*enter));
+  } else if (auto* sync = std::get_if<wire::SyncState>(&request)) {
+    reply = co_await OnSync(std::move(*sync));
+  } else if (auto* plan = std::get_if<wire::RoundPlan>(&request)) {
+    reply = co_await OnPlan(std::move(*plan));
+  } else if (auto* start = std::get_if<wire::ExchangeStart>(&request)) {
+    reply = co_await OnExchange(std::move(*start));
+  } else if (auto* propose = std::get_if<wire::Propose>(&request)) {
+    reply = co_await OnPropose(std::move(propose->receipt));
+  } else if (auto* commit = std::get_if<wire::CommitRound>(&request)) {
+    reply = co_await OnCommit(std::move(*commit));
+  } else if (auto* abort = std::get_if<wire::Abort>(&request)) {
+    if (abort->tag.attempt >= last_attempt_) exchange_.Cancel(abort->reason);
+    reply = DoneReply(Traffic());
+  } else if (auto* end = std::get_if<wire::EndJob>(&request)) {
+    reply = OnEnd(*end);
+  }
+  co_return reply;
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter enter) {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  if (!entered_ || *entered_ != enter.epoch) {
+    const absl::Status saved = co_await OnStore(
+        [record = enter.epoch](checkpoint::CheckpointStore& store) { return store.SaveEpoch(record); });
+    if (!saved.ok()) {
+      Event(wire::Severity::kError, absl::StrCat("cannot record epoch ", enter.epoch.epoch.value, ": ", saved.message()));
+      co_return saved;
+    }
+    previous_ = std::move(entered_);
+    entered_ = enter.epoch;
+    last_attempt_ = 0;
+  }
+  activity_ = "entered the epoch";
+  wire::EnterReply reply;
+  reply.committed = state_->id;
+  reply.commit = commit_;
+  if (prepared_) reply.prepared = prepared_;
+  reply.previous = previous_;
+  reply.num_params = env_.loaded.layout.num_params();
+  reply.last_attempt = last_attempt_;
+  co_return wire::RoundReply(std::move(reply));
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState sync) {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  if (sync.install && state_->id == sync.target) co_return DoneReply(Traffic());
+  if (!sync.install && sync.target.round != state_->id.round.next()) {
+    co_return absl::FailedPreconditionError(absl::StrCat("round ", sync.target.round.value, " does not follow round ",
+                                                         state_->id.round.value));
+  }
+  if (sync.commit) {
+    GDF_CO_RETURN_IF_ERROR(VerifyCommit(*sync.commit, env_.job));
+    if (!(sync.commit->receipt.result == sync.target)) {
+      co_return absl::InvalidArgumentError("the commit is not of the state to be fetched");
+    }
+  } else if (sync.install && sync.target.round.value != 0) {
+    co_return absl::InvalidArgumentError(
+        absl::StrCat("round ", sync.target.round.value, " comes without its commit"));
+  }
+  activity_ = absl::StrCat("fetching round ", sync.target.round.value);
+  OuterStateDraft fetched = shadow_;
+  const bool held = shadow_ && shadow_->id.round == sync.target.round && shadow_->id.theta == sync.target.theta &&
+                    shadow_->id.momentum == sync.target.momentum;
+  if (!held) {
+    absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, sync.source);
+    GDF_CO_RETURN_IF_ERROR(state.status());
+    fetched = *std::move(state);
+    prepared_.reset();
+  }
+  fetched->id = sync.target;
+  if (!sync.install) {
+    shadow_ = std::move(fetched);
+    co_return DoneReply(Traffic());
+  }
+  if (sync.target.round < state_->id.round) {
+    Event(wire::Severity::kWarning, absl::StrCat("rolled back from round ", state_->id.round.value, " to round ",
+                                                 sync.target.round.value));
+  }
+  state_ = std::move(fetched);
+  commit_ = std::move(sync.commit);
+  shadow_.reset();
+  prepared_.reset();
+  const absl::Status persisted = co_await PersistCommitted();
+  GDF_CO_RETURN_IF_ERROR(persisted);
+  co_return DoneReply(Traffic());
+}
+
+absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
+  if (plan.tag.round != state_->id.round || plan.start_theta != state_->id.theta) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the plan starts from round ", plan.tag.round.value, " digest ", plan.start_theta.Short(), ", here is round ",
+        state_->id.round.value, " digest ", state_->id.theta.Short()));
+  }
+  const int64_t round = static_cast<int64_t>(plan.tag.round.value);
+  const uint64_t from = static_cast<uint64_t>(round * env_.spec.rounds.inner_steps);
+  if (round >= config::NumRounds(env_.spec) || plan.from_step != from ||
+      plan.until_step != from + static_cast<uint64_t>(config::InnerStepsOfRound(env_.spec, round))) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan's steps ", plan.from_step, " to ", plan.until_step,
+                                                   " are not those of round ", round, " of the job"));
+  }
+  return absl::OkStatus();
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan plan) {
+  GDF_CO_RETURN_IF_ERROR(CheckPlan(plan));
+  const bool known = training_ && training_->round == plan.tag.round && training_->start_theta == plan.start_theta &&
+                     (!training_->finished || training_->status.ok());
+  if (!known) {
+    training_ = std::make_shared<Training>();
+    training_->round = plan.tag.round;
+    training_->start_theta = plan.start_theta;
+    scope_.Spawn(Train(training_, plan));
+  }
+  std::shared_ptr<Training> training = training_;
+  if (!training->finished) {
+    OneShot<bool> finished(env_.executor);
+    training->waiters.push_back(finished);
+    co_await finished.Wait();
+  }
+  GDF_CO_RETURN_IF_ERROR(training->status);
+  wire::RoundReport report = training->report;
+  report.tag = plan.tag;
+  co_return wire::RoundReply(std::move(report));
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::ExchangeStart start) {
+  if (start.tag.attempt > last_attempt_) exchange_.Cancel(absl::StrCat("superseded by ", start.tag.ToString()));
+  AsyncLock::Hold hold = co_await exchange_lock_.Acquire();
+  if (shadow_ && shadow_tag_ == start.tag) co_return wire::RoundReply(shadow_reply_);
+  if (start.tag.round != state_->id.round || start.tag.epoch != known_->epoch || start.tag.attempt < last_attempt_) {
+    co_return absl::AbortedError(absl::StrCat("the exchange of ", start.tag.ToString(), " is superseded"));
+  }
+  const NodeId self = env_.transport.self();
+  const auto me = std::find_if(start.members.begin(), start.members.end(),
+                               [&](const wire::Contribution& c) { return c.node == self; });
+  if (me == start.members.end()) co_return absl::InvalidArgumentError("the exchange does not name this node");
+  const bool trained = training_ && training_->finished && training_->status.ok() &&
+                       training_->round == start.tag.round && training_->start_theta == state_->id.theta &&
+                       !training_->packed.empty();
+  if (me->tokens > 0 && (!trained || training_->report.tokens != me->tokens)) {
+    co_return absl::FailedPreconditionError(absl::StrCat("this node holds no delta of ", me->tokens, " tokens for round ",
+                                                         start.tag.round.value));
+  }
+  last_attempt_ = start.tag.attempt;
+  activity_ = "exchange";
+  wire::Prepared prepared;
+  prepared.tag = start.tag;
+  absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
+  if (!shadow.ok()) {
+    prepared.failure = std::string(shadow.status().message());
+    if (prepared.failure.empty()) prepared.failure = "the exchange failed";
+    co_return wire::RoundReply(std::move(prepared));
+  }
+  AsyncLock::Hold state_hold = co_await state_lock_.Acquire();
+  if (prepared.tag.round != state_->id.round) co_return absl::AbortedError("the round was committed meanwhile");
+  shadow_ = *std::move(shadow);
+  shadow_tag_ = prepared.tag;
+  prepared_.reset();
+  prepared.result = shadow_->id;
+  shadow_reply_ = prepared;
+  co_return wire::RoundReply(std::move(prepared));
+}
+
+absl::Status JobMember::Impl::CheckReceipt(const wire::Receipt& receipt) const {
+  if (receipt.voters != entered_->members) {
+    return absl::InvalidArgumentError("the receipt's voters are not the epoch's members");
+  }
+  if (receipt.tag.round != state_->id.round || receipt.start_theta != state_->id.theta) {
+    return absl::FailedPreconditionError(absl::StrCat("the receipt is of round ", receipt.tag.round.value,
+                                                      ", here is round ", state_->id.round.value));
+  }
+  if (!shadow_ || shadow_->id.round != receipt.result.round || shadow_->id.theta != receipt.result.theta ||
+      shadow_->id.momentum != receipt.result.momentum) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this node's result of round ", receipt.tag.round.value, " is not the receipt's"));
+  }
+  for (const wire::Contribution& c : receipt.contributions) {
+    const bool mine = c.node == env_.transport.self() && c.tokens > 0;
+    if (mine && training_ && training_->finished && training_->round == receipt.tag.round &&
+        training_->report.tokens != c.tokens) {
+      return absl::InvalidArgumentError(absl::StrCat("the receipt says that this node trained on ", c.tokens,
+                                                     " tokens; it was ", training_->report.tokens));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPropose(wire::Receipt receipt) {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  GDF_CO_RETURN_IF_ERROR(Admit(known_->lead, wire::Propose{receipt}));
+  GDF_CO_RETURN_IF_ERROR(CheckReceipt(receipt));
+  activity_ = "signing";
+  const absl::Status persisted = co_await PersistPrepared(receipt);
+  GDF_CO_RETURN_IF_ERROR(persisted);
+  prepared_ = receipt;
+  co_return wire::RoundReply(wire::Signed{SignReceipt(env_.key, receipt)});
+}
+
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRound commit) {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  const wire::Receipt& receipt = commit.commit.receipt;
+  if (state_->id == receipt.result) co_return DoneReply(Traffic());
+  GDF_CO_RETURN_IF_ERROR(Admit(known_->lead, commit));
+  GDF_CO_RETURN_IF_ERROR(VerifyCommit(commit.commit, env_.job));
+  if (receipt.tag.epoch != commit.tag.epoch) co_return absl::InvalidArgumentError("the commit is of another epoch");
+  GDF_CO_RETURN_IF_ERROR(CheckReceipt(receipt));
+  activity_ = "committing";
+  shadow_->id.cursor = receipt.result.cursor;
+  state_ = std::exchange(shadow_, nullptr);
+  prepared_.reset();
+  commit_ = std::move(commit.commit);
+  const bool applied = commit_->receipt.Contributed(env_.transport.self());
+  scope_.Spawn(SettleWorker(commit_->receipt.tag.round, applied));
+  if (CheckpointDue(state_->id.round)) {
+    // It is committed whatever this disk says, and the prepared state is on it.
+    const absl::Status persisted = co_await PersistCommitted();
+    persisted.IgnoreError();
+  }
+  co_return DoneReply(Traffic());
+}
+
+absl::StatusOr<wire::RoundReply> JobMember::Impl::OnEnd(const wire::EndJob& end) {
+  if (end.failure.empty() && state_->id.round.value != static_cast<uint64_t>(config::NumRounds(env_.spec))) {
+    return absl::FailedPreconditionError(absl::StrCat("the job cannot be complete: here is round ",
+                                                      state_->id.round.value, " of ", config::NumRounds(env_.spec)));
+  }
+  struct Later {  // after the reply, since whoever waits for the end may stop serving
+    static Task<void> Run(Impl* member, std::string failure) {
+      co_await Sleep(member->env_.executor, member->env_.timings.retry);
+      member->End(failure.empty() ? absl::OkStatus() : absl::FailedPreconditionError(failure));
+    }
+  };
+  scope_.Spawn(Later::Run(this, end.failure));
+  return DoneReply(Traffic());
+}
+
+}  // namespace gdf::rounds

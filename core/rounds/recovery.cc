@@ -1,0 +1,197 @@
+// How an epoch begins: the lead asks what everybody holds, brings all to the newest committed state, and finishes the
+// round that was prepared when the last lead or member was lost.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/rounds/receipts.h"
+#include "core/rounds/round_lead.h"
+
+namespace gdf::rounds {
+namespace {
+
+// Later epochs win: what an epoch without a majority of the one before it rolled back stays rolled back.
+std::pair<Epoch, RoundId> Rank(const wire::EnterReply& reply) {
+  return {reply.commit ? reply.commit->receipt.tag.epoch : Epoch{0}, reply.committed.round};
+}
+
+}  // namespace
+
+Task<absl::Status> RoundLead::EnterEpoch() {
+  absl::StatusOr<Answers> answers = co_await AskMembers();
+  GDF_CO_RETURN_IF_ERROR(answers.status());
+  alive_.clear();
+  lost_.clear();
+  for (const auto& [node, reply] : answers->by_node) {
+    alive_.insert(node);
+    attempt_ = std::max(attempt_, reply.last_attempt);
+  }
+  for (const auto& [node, why] : answers->silent) lost_[node] = std::string(why.message());
+  GDF_CO_RETURN_IF_ERROR(ChooseState(*answers));
+  const absl::Status together = co_await BringTogether(*answers);
+  GDF_CO_RETURN_IF_ERROR(together);
+  const absl::Status finished = co_await FinishPrepared(*answers);
+  co_return finished;
+}
+
+// Waits for everybody for a while, then for a majority, visibly and not for ever.
+Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
+  const absl::Duration begin = Now();
+  bool said = false;
+  Answers answers;
+  while (true) {
+    std::vector<NodeId> nodes;
+    for (const NodeId& node : epoch_.members) {
+      if (answers.by_node.count(node) == 0) nodes.push_back(node);
+    }
+    member_.set_activity("gathering the members");
+    const wire::Enter enter{env_.job, epoch_};
+    Replies replies = co_await AskAll(nodes, [enter](const NodeId&) { return enter; }, env_.timings.call);
+    answers.silent.clear();
+    for (auto& [node, reply] : replies) {
+      const auto* entered = reply.ok() ? std::get_if<wire::EnterReply>(&*reply) : nullptr;
+      absl::Status valid = reply.ok() ? absl::InvalidArgumentError("answered with something else") : reply.status();
+      if (entered != nullptr) {
+        valid = entered->commit ? VerifyCommit(*entered->commit, env_.job) : absl::OkStatus();
+        if (valid.ok() && entered->num_params != env_.loaded.layout.num_params()) {
+          valid = absl::InvalidArgumentError(absl::StrCat("has a model of ", entered->num_params, " parameters, expected ",
+                                                          env_.loaded.layout.num_params()));
+        }
+        const bool proven = entered->commit ? entered->commit->receipt.result == entered->committed
+                                            : entered->committed.round.value == 0;
+        if (valid.ok() && !proven) valid = absl::InvalidArgumentError("claims a state without its commit");
+      }
+      if (valid.ok()) {
+        answers.by_node.emplace(node, *entered);
+      } else {
+        answers.silent.emplace(node, valid);
+      }
+    }
+    if (answers.silent.empty()) co_return answers;
+    const std::string missing = MissingQuorum(answers);
+    const absl::Duration waited = Now() - begin;
+    if (missing.empty() && waited >= env_.timings.enter) co_return answers;
+    const bool majority = answers.by_node.size() >= epoch_.majority();
+    if (waited >= env_.timings.majority) {
+      if (!majority) {
+        co_return absl::DeadlineExceededError(absl::StrCat("epoch ", epoch_.epoch.value, " of ", ToString(env_.job),
+                                                           " waited ", absl::FormatDuration(waited), " for ", missing));
+      }
+      // The coordinators opened this epoch knowing that the others are gone.
+      member_.Event(wire::Severity::kWarning,
+                    absl::StrCat("goes on without ", missing, ": rounds that only they hold are rolled back"));
+      co_return answers;
+    }
+    if (waited >= env_.timings.enter && !said) {
+      said = true;
+      member_.Event(wire::Severity::kWarning, absl::StrCat("waiting for ", missing));
+    }
+    co_await Sleep(env_.executor, env_.timings.retry);
+  }
+}
+
+// Whoever may have committed a round must be asked: a majority of this epoch, and of each epoch that a member left.
+std::string RoundLead::MissingQuorum(const Answers& answers) const {
+  std::vector<wire::EpochRecord> epochs = {epoch_};
+  for (const auto& [node, reply] : answers.by_node) {
+    if (reply.previous && std::find(epochs.begin(), epochs.end(), *reply.previous) == epochs.end()) {
+      epochs.push_back(*reply.previous);
+    }
+  }
+  for (const wire::EpochRecord& epoch : epochs) {
+    const size_t there = std::count_if(epoch.members.begin(), epoch.members.end(), [&](const NodeId& node) {
+      return answers.by_node.count(node) > 0;
+    });
+    if (there >= epoch.majority()) continue;
+    std::string text = absl::StrCat("a majority of epoch ", epoch.epoch.value, " (", there, " of ",
+                                    epoch.members.size(), " answer");
+    for (const auto& [node, why] : answers.silent) {
+      absl::StrAppend(&text, "; node ", node.Short(), ": ", why.message());
+    }
+    return text + ")";
+  }
+  return "";
+}
+
+absl::Status RoundLead::ChooseState(const Answers& answers) {
+  const auto self = answers.by_node.find(env_.transport.self());
+  if (self == answers.by_node.end()) {
+    return absl::InternalError(absl::StrCat("the lead's own node cannot enter the epoch: ",
+                                            answers.silent.at(env_.transport.self()).message()));
+  }
+  const wire::EnterReply* best = &self->second;  // θ_0 is the lead's
+  for (const auto& [node, reply] : answers.by_node) {
+    if (Rank(*best) < Rank(reply)) best = &reply;
+  }
+  position_ = best->committed;
+  commit_ = best->commit;
+  return absl::OkStatus();
+}
+
+// Everybody who holds another state fetches this one; the lead first, then from it.
+Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
+  const NodeId self = env_.transport.self();
+  std::vector<NodeId> behind;
+  absl::Status fetched = absl::OkStatus();
+  for (const auto& [node, reply] : answers.by_node) {
+    if (reply.committed == position_) continue;
+    if (node != self) behind.push_back(node);
+  }
+  if (!(answers.by_node.at(self).committed == position_)) {
+    fetched = absl::UnavailableError(absl::StrCat("round ", position_.round.value, " is held by nobody who answers"));
+    for (const auto& [node, reply] : answers.by_node) {
+      if (!(reply.committed == position_)) continue;
+      wire::SyncState sync{Tag(), position_, node, true, commit_};
+      Reply synced = co_await Ask(self, std::move(sync), env_.timings.persist);
+      fetched = synced.status();
+      if (fetched.ok()) break;
+    }
+  }
+  GDF_CO_RETURN_IF_ERROR(fetched);
+  const wire::SyncState sync{Tag(), position_, self, true, commit_};
+  Replies replies = co_await AskAll(behind, [sync](const NodeId&) { return sync; }, env_.timings.persist);
+  for (const auto& [node, reply] : replies) {
+    if (!reply.ok()) Lose(node, reply.status());
+  }
+  co_return CheckMajority();
+}
+
+Task<absl::Status> RoundLead::FinishPrepared(const Answers& answers) {
+  const wire::Receipt* best = nullptr;
+  NodeId holder;
+  for (const auto& [node, reply] : answers.by_node) {
+    if (!reply.prepared || alive_.count(node) == 0) continue;
+    const wire::Receipt& receipt = *reply.prepared;
+    if (receipt.tag.round != position_.round || receipt.start_theta != position_.theta) continue;
+    const bool newer = best == nullptr || std::make_pair(best->tag.epoch, best->tag.attempt) <
+                                              std::make_pair(receipt.tag.epoch, receipt.tag.attempt);
+    if (newer) {
+      best = &receipt;
+      holder = node;
+    }
+  }
+  if (best == nullptr) co_return absl::OkStatus();
+  member_.Event(wire::Severity::kInfo, absl::StrCat("finishing round ", position_.round.value, ", which node ",
+                                                    holder.Short(), " had prepared"));
+  std::vector<NodeId> without;
+  for (const NodeId& node : Alive()) {
+    const std::optional<wire::Receipt>& held = answers.by_node.at(node).prepared;
+    if (!held || !(held->result == best->result)) without.push_back(node);
+  }
+  const wire::SyncState sync{Tag(), best->result, holder, false, std::nullopt};
+  Replies replies = co_await AskAll(without, [sync](const NodeId&) { return sync; }, env_.timings.persist);
+  for (const auto& [node, reply] : replies) {
+    if (!reply.ok() && !absl::IsFailedPrecondition(reply.status())) Lose(node, reply.status());
+  }
+  GDF_CO_RETURN_IF_ERROR(CheckMajority());
+  ++attempt_;
+  wire::Receipt receipt = *best;
+  receipt.tag = Tag();
+  receipt.voters = epoch_.members;
+  absl::StatusOr<wire::Commit> commit = co_await Sign(std::move(receipt));
+  GDF_CO_RETURN_IF_ERROR(commit.status());
+  const absl::Status committed = co_await Commit(*std::move(commit));
+  co_return committed;
+}
+
+}  // namespace gdf::rounds

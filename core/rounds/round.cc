@@ -1,0 +1,242 @@
+// The straight line of a round. First the lead's, one stage a line; then what a member does in each.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/rounds/member.h"
+#include "core/rounds/receipts.h"
+#include "core/rounds/round_lead.h"
+#include "core/tensor/flat_buffer.h"
+
+namespace gdf::rounds {
+
+// Steps as DESIGN numbers them.
+Task<absl::Status> RoundLead::RunRound() {
+  const absl::Duration begin = Now();
+  absl::StatusOr<Trained> trained = co_await Train();  // 1 to 6: θ_t → Δ → packed
+  GDF_CO_RETURN_IF_ERROR(trained.status());
+  absl::StatusOr<Combined> combined = co_await Combine(*trained);  // 7, 9: exchange, mean, outer step in the shadow
+  GDF_CO_RETURN_IF_ERROR(combined.status());
+  absl::StatusOr<wire::Commit> commit = co_await Sign(combined->receipt);  // a majority persists and signs
+  GDF_CO_RETURN_IF_ERROR(commit.status());
+  const absl::Status committed = co_await Commit(*commit);  // 10, 8: the shadow becomes θ_t+1, residuals are settled
+  GDF_CO_RETURN_IF_ERROR(committed);
+  Summarise(*trained, *combined, Now() - begin);
+  co_return absl::OkStatus();
+}
+
+// --- Steps 1 to 6 on a member ---
+
+Task<void> JobMember::Impl::Train(std::shared_ptr<Training> training, wire::RoundPlan plan) {
+  AsyncLock::Hold hold = co_await worker_lock_.Acquire();
+  activity_ = "training";
+  absl::Status status = co_await TrainSteps(*training, plan);
+  training->status = status;
+  training->finished = true;
+  activity_ = "waiting for the lead";
+  for (const OneShot<bool>& waiter : training->waiters) waiter.Set(true);
+  training->waiters.clear();
+  if (!status.ok()) NodeFailed(status);
+}
+
+// An error is this node's: its worker is no more. A delta that must not be used is reported as refused.
+Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPlan plan) {
+  wire::RoundReport& report = training.report;
+  if (training.round != state_->id.round || training.start_theta != state_->id.theta) {
+    report.refused = "the round was committed before this node came to train";
+    co_return absl::OkStatus();
+  }
+  const absl::Status applied = co_await ApplyToWorker();
+  GDF_CO_RETURN_IF_ERROR(applied);
+  train::RunRequest run;
+  run.from_step = static_cast<int64_t>(plan.from_step);
+  run.until_step = static_cast<int64_t>(plan.until_step);
+  run.stream = train::DataStream{plan.member_index, plan.num_members, {plan.cursor.epoch, plan.cursor.position}};
+  run.on_step = [this](const train::StepProgress& step) {
+    step_ = step.step;
+    loss_ = step.loss;
+  };
+  absl::StatusOr<train::RunResult> ran = co_await env_.worker.Run(std::move(run));
+  worker_state_.reset();  // its parameters are no longer those of a state
+  if (absl::IsDataLoss(ran.status())) {
+    report.refused = std::string(ran.status().message().substr(0, wire::kMaxReasonBytes));
+    report.cursor = plan.cursor;
+    co_return absl::OkStatus();
+  }
+  GDF_CO_RETURN_IF_ERROR(ran.status());
+  report.tokens = static_cast<uint64_t>(std::max<int64_t>(ran->tokens, 0));
+  report.steps = static_cast<uint64_t>(std::max<int64_t>(ran->steps, 0));
+  report.mean_loss = ran->mean_loss;
+  report.train_seconds = absl::ToDoubleSeconds(ran->compute);
+  report.cursor = {ran->cursor.epoch, ran->cursor.position};
+
+  train::EmitRequest emit;
+  emit.round = training.round;
+  emit.codec = codec_->spec();
+  emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
+  emit.max_norm = env_.spec.rounds.clip_delta_norm;
+  absl::StatusOr<train::EmitResult> emitted = co_await env_.worker.Emit(emit);
+  if (absl::IsFailedPrecondition(emitted.status())) {
+    report.refused = std::string(emitted.status().message().substr(0, wire::kMaxReasonBytes));
+    co_return absl::OkStatus();
+  }
+  GDF_CO_RETURN_IF_ERROR(emitted.status());
+  unsettled_ = training.round;
+  if (emitted->packed.size() != codec_->PackedSize(env_.loaded.layout.num_params())) {
+    co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ",
+                                               codec_->PackedSize(env_.loaded.layout.num_params())));
+  }
+  report.delta_norm = emitted->norm;
+  report.compress_seconds = absl::ToDoubleSeconds(emitted->compute);
+  Buffer packed = std::move(emitted->packed);
+  report.packed = co_await RunOn(env_.pool, env_.executor, [packed] { return MerkleRoot(packed.span()); });
+  training.packed = std::move(packed);
+  co_return absl::OkStatus();
+}
+
+// Step 1: the worker starts from θ_t; what it emitted before was not applied.
+Task<absl::Status> JobMember::Impl::ApplyToWorker() {
+  checkpoint::OuterStatePtr state = state_;
+  if (unsettled_) {
+    const absl::Status settled = co_await env_.worker.Settle(*unsettled_, false);
+    GDF_CO_RETURN_IF_ERROR(settled);
+    unsettled_.reset();
+  }
+  if (worker_state_ == state->id) co_return absl::OkStatus();
+  const absl::Status applied = co_await env_.worker.Apply(state->id.round, state->theta.span());
+  GDF_CO_RETURN_IF_ERROR(applied);
+  worker_state_ = state->id;
+  co_return absl::OkStatus();
+}
+
+// --- Steps 7 and 9 ---
+
+Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::ExchangeStart start,
+                                                                       wire::Prepared* prepared) {
+  const Clock& clock = env_.executor.clock();
+  const NodeId self = env_.transport.self();
+  exchange::AllReduceRequest request;
+  request.tag = start.tag;
+  request.members = start.members;
+  request.codec = codec_;
+  request.num_params = env_.loaded.layout.num_params();
+  request.deadline = start.deadline;
+  for (const wire::Contribution& c : start.members) {
+    if (c.node == self && c.tokens > 0) request.packed = training_->packed;
+  }
+  const absl::Duration begin = clock.Monotonic();
+  exchange::Outcome outcome = co_await exchange_.AllReduce(std::move(request));
+  prepared->exchange_seconds = absl::ToDoubleSeconds(clock.Monotonic() - begin);
+  prepared->payload_sent = outcome.payload_sent;
+  prepared->payload_received = outcome.payload_received;
+  prepared->lost = outcome.lost;
+  GDF_CO_RETURN_IF_ERROR(outcome.status);
+  auto mean = std::make_shared<tensor::FlatBuffer>(std::move(outcome.mean));
+  auto step = [state = state_, mean, outer = outer_]() -> absl::StatusOr<OuterStateDraft> {
+    auto next = std::make_shared<checkpoint::OuterState>();
+    GDF_ASSIGN_OR_RETURN(next->theta, tensor::FlatBuffer::Zeros(state->theta.size()));
+    GDF_ASSIGN_OR_RETURN(next->momentum, tensor::FlatBuffer::Zeros(state->momentum.size()));
+    const tensor::FlatBuffer& delta = *mean;
+    GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {state->theta.span(), delta.span(), state->momentum.span(),
+                                                     next->theta.span(), next->momentum.span()}));
+    next->id.round = state->id.round.next();
+    checkpoint::Identify(*next);
+    return next;
+  };
+  const absl::Duration stepping = clock.Monotonic();
+  absl::StatusOr<OuterStateDraft> next = co_await RunOn(env_.pool, env_.executor, std::move(step));
+  prepared->aggregate_seconds = absl::ToDoubleSeconds(clock.Monotonic() - stepping + outcome.reduce);
+  co_return next;
+}
+
+// --- Persisting, step 10 and step 8 ---
+
+bool JobMember::Impl::CheckpointDue(RoundId round) const {
+  const uint64_t every = static_cast<uint64_t>(std::max<int64_t>(env_.spec.output.checkpoint_every, 1));
+  return round.value % every == 0 || round.value == static_cast<uint64_t>(config::NumRounds(env_.spec));
+}
+
+Task<absl::Status> JobMember::Impl::OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work) {
+  AsyncLock::Hold hold = co_await store_lock_.Acquire();
+  checkpoint::CheckpointStore* store = &env_.store;
+  const absl::Status status =
+      co_await RunOn(env_.pool, env_.executor, [store, work = std::move(work)] { return work(*store); });
+  co_return status;
+}
+
+Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
+  shadow_->id.cursor = receipt.result.cursor;
+  if (!CheckpointDue(receipt.result.round)) co_return absl::OkStatus();
+  const absl::Status saved = co_await OnStore([shadow = shadow_, receipt](checkpoint::CheckpointStore& store) {
+    return store.Prepare(*shadow, receipt);
+  });
+  if (!saved.ok()) {
+    Event(wire::Severity::kError, absl::StrCat("cannot save the result of round ", receipt.tag.round.value,
+                                               " and so not sign it: ", saved.message()));
+  }
+  co_return saved;
+}
+
+Task<absl::Status> JobMember::Impl::PersistCommitted() {
+  const absl::Status saved = co_await OnStore([state = state_, commit = commit_](checkpoint::CheckpointStore& store) {
+    return store.Commit(*state, commit);
+  });
+  if (!saved.ok()) {
+    Event(wire::Severity::kError,
+          absl::StrCat("cannot save round ", state_->id.round.value, " as committed: ", saved.message()));
+  }
+  co_return saved;
+}
+
+Task<void> JobMember::Impl::SettleWorker(RoundId round, bool applied) {
+  AsyncLock::Hold hold = co_await worker_lock_.Acquire();
+  absl::Status status = absl::OkStatus();
+  if (unsettled_ == round) {
+    status = co_await env_.worker.Settle(round, applied);
+    unsettled_.reset();
+  }
+  if (status.ok()) status = co_await ApplyToWorker();
+  const wire::StateId now = worker_state_.value_or(wire::StateId{});
+  if (status.ok() && CheckpointDue(now.round)) {
+    absl::StatusOr<Buffer> inner = co_await env_.worker.Save();
+    status = inner.status();
+    if (inner.ok()) {
+      const absl::Status saved = co_await OnStore(
+          [round = now.round, inner = *std::move(inner)](checkpoint::CheckpointStore& store) {
+            return store.SaveWorker(round, inner.span());
+          });
+      if (!saved.ok()) {
+        Event(wire::Severity::kError, absl::StrCat("cannot save the inner state of round ", now.round.value, ": ",
+                                                   saved.message()));
+      }
+    }
+  }
+  if (!status.ok()) NodeFailed(status);
+}
+
+OneShot<absl::StatusOr<train::EvalResult>> JobMember::Impl::Evaluate() {
+  OneShot<absl::StatusOr<train::EvalResult>> done(env_.executor);
+  struct Body {
+    static Task<void> Run(Impl* member, OneShot<absl::StatusOr<train::EvalResult>> done) {
+      AsyncLock::Hold hold = co_await member->worker_lock_.Acquire();
+      absl::StatusOr<train::EvalResult> result =
+          co_await member->env_.worker.Evaluate(member->env_.spec.rounds.validate_batches);
+      done.Set(std::move(result));
+    }
+  };
+  scope_.Spawn(Body::Run(this, done));
+  return done;
+}
+
+wire::Done JobMember::Impl::Traffic() const {
+  wire::Done out;
+  for (const NodeId& node : known_->members) {
+    const net::TrafficCounters counters = env_.transport.counters(node);
+    out.bytes_sent += counters.bytes_sent;
+    out.bytes_received += counters.bytes_received;
+  }
+  return out;
+}
+
+}  // namespace gdf::rounds

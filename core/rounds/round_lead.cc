@@ -1,0 +1,443 @@
+#include "core/rounds/round_lead.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/rounds/receipts.h"
+
+namespace gdf::rounds {
+namespace {
+
+constexpr int kMaxAttempts = 8;      // exchanges of one round
+constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
+constexpr int kReportTries = 5;
+
+// The job cannot go on with these deltas, this disk or this state; another try gives the same.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status) || absl::IsInternal(status) ||
+         absl::IsPermissionDenied(status);
+}
+
+}  // namespace
+
+RoundLead::RoundLead(JobMember::Impl& member, wire::EpochRecord epoch)
+    : member_(member),
+      env_(member.env()),
+      epoch_(std::move(epoch)),
+      summaries_(env_.executor),
+      scope_(env_.executor) {}
+
+absl::Duration RoundLead::Now() const { return env_.executor.clock().Monotonic(); }
+
+uint64_t RoundLead::TotalRounds() const { return static_cast<uint64_t>(config::NumRounds(env_.spec)); }
+
+wire::RoundTag RoundLead::Tag() const { return {env_.job, epoch_.epoch, position_.round, attempt_}; }
+
+uint64_t RoundLead::MaxTokens() const {
+  const int64_t steps = config::InnerStepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
+  const double tokens = static_cast<double>(steps) * static_cast<double>(env_.loaded.tokens_per_step);
+  return tokens < static_cast<double>(wire::kMaxRoundTokens) ? static_cast<uint64_t>(tokens) : wire::kMaxRoundTokens;
+}
+
+std::vector<NodeId> RoundLead::Alive() const {
+  std::vector<NodeId> nodes;
+  for (const NodeId& node : epoch_.members) {
+    if (alive_.count(node) > 0) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
+  if (alive_.erase(node) == 0) return;
+  lost_[node] = std::string(why.message());
+  member_.Event(wire::Severity::kWarning,
+                absl::StrCat("round ", position_.round.value, " goes on without node ", node.Short(), ": ", why.message()));
+}
+
+absl::Status RoundLead::CheckMajority() const {
+  const size_t need = std::max(epoch_.majority(), static_cast<size_t>(env_.spec.nodes.min));
+  if (alive_.size() >= need) return absl::OkStatus();
+  std::string text = absl::StrCat("round ", position_.round.value, " has ", alive_.size(), " of ",
+                                  epoch_.members.size(), " members, needs ", need, ";");
+  for (const auto& [node, why] : lost_) absl::StrAppend(&text, " node ", node.Short(), " lost (", why, ")");
+  return absl::UnavailableError(text);
+}
+
+// --- Life ---
+
+Task<void> RoundLead::Run() {
+  scope_.Spawn(ReportLoop());
+  const absl::Status verdict = co_await Drive();
+  const absl::Status finished = co_await Finish(verdict);
+  member_.End(finished);
+}
+
+Task<absl::Status> RoundLead::Drive() {
+  absl::Status status = co_await EnterEpoch();
+  while (status.ok() && position_.round.value < TotalRounds()) {
+    member_.set_activity("leading");
+    status = co_await RunRound();
+    if (status.ok() && !lost_.empty()) status = absl::UnavailableError("members were lost");
+    if (!status.ok() && !IsFinal(status)) status = co_await Recover(status);
+  }
+  co_return status;
+}
+
+// Somebody is gone: the coordinators are asked for an epoch without them, which ends this lead. When none comes, the
+// job goes on with whoever is there, as long as that is a majority.
+Task<absl::Status> RoundLead::Recover(absl::Status why) {
+  for (const NodeId& node : Alive()) {
+    wire::Abort abort{Tag(), std::string(why.message())};
+    if (node != env_.transport.self()) {
+      scope_.Spawn([](RoundLead* lead, NodeId to, wire::Abort abort) -> Task<void> {
+        (co_await lead->Ask(to, std::move(abort), lead->env_.timings.call)).IgnoreError();
+      }(this, node, std::move(abort)));
+    }
+  }
+  if (!lost_.empty()) {
+    member_.set_activity("asking for a new epoch");
+    EpochRequest request{env_.job, epoch_.epoch, {}, std::string(why.message())};
+    for (const auto& [node, reason] : lost_) {
+      request.lost.push_back(node);
+      request.reason = absl::StrCat("node ", node.Short(), " lost: ", reason);
+    }
+    const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
+    if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
+    co_await Sleep(env_.executor, asked.ok() ? env_.timings.epoch : env_.timings.retry);
+  } else {
+    Log(LogLevel::kWarning, "round_failed", {{"job", ToString(env_.job)}, {"error", why}});
+    co_await Sleep(env_.executor, env_.timings.retry);
+  }
+  const absl::Status entered = co_await EnterEpoch();
+  co_return entered;
+}
+
+// Tells the coordinators, then the members.
+Task<absl::Status> RoundLead::Finish(absl::Status verdict) {
+  summaries_.Close();
+  while (scope_.size() > 0) co_await Sleep(env_.executor, env_.timings.retry);
+  wire::FinishJob finish;
+  finish.job = env_.job;
+  finish.epoch = epoch_.epoch;
+  finish.verdict = verdict.ok() ? wire::Verdict::kSucceeded : wire::Verdict::kFailed;
+  finish.reason = std::string(verdict.message());
+  finish.theta = position_.theta;
+  finish.rounds_done = position_.round.value;
+  const absl::Duration give_up = Now() + env_.timings.majority;
+  while (true) {
+    const absl::Status told = co_await env_.coordinator.FinishJob(finish);
+    if (told.ok() || !absl::IsUnavailable(told)) break;
+    if (Now() > give_up) co_return Annotate(told, "the job's end could not be reported");
+    co_await Sleep(env_.executor, env_.timings.reconnect);
+  }
+  const wire::EndJob end{Tag(), std::string(verdict.message())};
+  Replies replies = co_await AskAll(Alive(), [end](const NodeId&) { return end; }, env_.timings.call);
+  co_return verdict;
+}
+
+// --- Stages ---
+
+Task<absl::StatusOr<RoundLead::Trained>> RoundLead::Train() {
+  GDF_CO_RETURN_IF_ERROR(CheckMajority());
+  const std::vector<NodeId> nodes = Alive();
+  std::vector<Task<Reply>> asking;
+  for (const NodeId& node : nodes) asking.push_back(TrainOn(node));
+  std::vector<Reply> replies = co_await WhenAll(env_.executor, std::move(asking));
+  Trained trained;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto* report = replies[i].ok() ? std::get_if<wire::RoundReport>(&*replies[i]) : nullptr;
+    if (report == nullptr) {
+      Lose(nodes[i], replies[i].ok() ? absl::InvalidArgumentError("answered a plan with something else")
+                                     : replies[i].status());
+      continue;
+    }
+    wire::RoundReport kept = *report;
+    if (kept.refused.empty() && (kept.tokens == 0 || kept.tokens > MaxTokens())) {
+      kept.refused = absl::StrCat("claims ", kept.tokens, " tokens, expected 1 to ", MaxTokens());
+    }
+    if (!kept.refused.empty()) {
+      member_.Event(wire::Severity::kWarning, absl::StrCat("round ", position_.round.value, " is without the delta of node ",
+                                                           nodes[i].Short(), ": ", kept.refused));
+    }
+    trained.reports.emplace(nodes[i], std::move(kept));
+  }
+  GDF_CO_RETURN_IF_ERROR(CheckMajority());
+  co_return trained;
+}
+
+Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
+  wire::RoundPlan plan;
+  plan.tag = Tag();
+  plan.start_theta = position_.theta;
+  plan.seed = env_.spec.train.seed;
+  const int64_t round = static_cast<int64_t>(position_.round.value);
+  plan.from_step = static_cast<uint64_t>(round * env_.spec.rounds.inner_steps);
+  plan.until_step = plan.from_step + static_cast<uint64_t>(config::InnerStepsOfRound(env_.spec, round));
+  plan.member_index = static_cast<uint32_t>(
+      std::find(epoch_.members.begin(), epoch_.members.end(), node) - epoch_.members.begin());
+  plan.num_members = static_cast<uint32_t>(epoch_.members.size());
+  plan.cursor = position_.cursor;
+  plan.deadline = env_.spec.rounds.round_deadline;
+  Reply reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
+  if (absl::IsFailedPrecondition(reply.status()) && node != env_.transport.self()) {
+    // It was away and is behind: it enters again, fetches θ_t, and trains.
+    const wire::Enter enter{env_.job, epoch_};
+    (co_await Ask(node, enter, env_.timings.call)).IgnoreError();
+    wire::SyncState sync{Tag(), position_, env_.transport.self(), true, commit_};
+    Reply synced = co_await Ask(node, std::move(sync), env_.timings.persist);
+    GDF_CO_RETURN_IF_ERROR(synced.status());
+    reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
+  }
+  co_return reply;
+}
+
+Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trained) {
+  const absl::Duration give_up = Now() + env_.spec.rounds.round_deadline;
+  std::set<NodeId> without_delta;
+  suspicion_.clear();
+  for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
+    GDF_CO_RETURN_IF_ERROR(CheckMajority());
+    ++attempt_;
+    std::vector<wire::Contribution> members;
+    uint64_t tokens = 0;
+    for (const NodeId& node : Alive()) {
+      const auto report = trained.reports.find(node);
+      const bool usable = report != trained.reports.end() && report->second.refused.empty() &&
+                          without_delta.count(node) == 0;
+      members.push_back({node, usable ? report->second.tokens : 0});
+      tokens += members.back().tokens;
+    }
+    if (tokens == 0) {
+      const auto first = trained.reports.begin();
+      co_return absl::InvalidArgumentError(
+          absl::StrCat("no member has a delta that can be used in round ", position_.round.value, "; node ",
+                       first->first.Short(), ": ", first->second.refused));
+    }
+    wire::ExchangeStart start{Tag(), members, std::max(absl::Seconds(1), (give_up - Now()) / 2)};
+    std::vector<Task<Reply>> asking;
+    for (const wire::Contribution& member : members) asking.push_back(AskExchange(member.node, start));
+    std::vector<Reply> answers = co_await WhenAll(env_.executor, std::move(asking));
+    Replies replies;
+    for (size_t i = 0; i < members.size(); ++i) replies.emplace_back(members[i].node, std::move(answers[i]));
+    absl::StatusOr<std::optional<Combined>> judged = Judge(members, replies, &without_delta);
+    GDF_CO_RETURN_IF_ERROR(judged.status());
+    if (judged->has_value()) {
+      Combined combined = **std::move(judged);
+      for (const auto& [node, report] : trained.reports) {
+        if (node == env_.transport.self() || combined.receipt.result.cursor < position_.cursor) {
+          combined.receipt.result.cursor = std::max(report.cursor, position_.cursor);
+        }
+      }
+      co_return combined;
+    }
+  }
+  co_return absl::UnavailableError(absl::StrCat("the exchange of round ", position_.round.value, " did not succeed in ",
+                                                kMaxAttempts, " attempts or ", absl::FormatDuration(env_.spec.rounds.round_deadline)));
+}
+
+Task<RoundLead::Reply> RoundLead::AskExchange(NodeId node, wire::ExchangeStart start) {
+  Reply reply = co_await Ask(node, start, start.deadline + env_.timings.call);
+  co_return reply;
+}
+
+// A result that a majority agrees on, or nothing: then who is lost or without a delta has been noted.
+absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::vector<wire::Contribution>& members,
+                                                                    const Replies& replies,
+                                                                    std::set<NodeId>* without_delta) {
+  std::map<std::pair<Digest, Digest>, std::vector<const wire::Prepared*>> results;
+  std::map<NodeId, std::pair<Digest, Digest>> result_of;
+  std::string failure;
+  for (const auto& [node, reply] : replies) {
+    const auto* prepared = reply.ok() ? std::get_if<wire::Prepared>(&*reply) : nullptr;
+    if (absl::IsFailedPrecondition(reply.status())) {
+      without_delta->insert(node);
+    } else if (prepared == nullptr) {
+      Lose(node, reply.ok() ? absl::InvalidArgumentError("answered an exchange with something else") : reply.status());
+    } else if (!prepared->failure.empty()) {
+      failure = absl::StrCat("node ", node.Short(), ": ", prepared->failure);
+      for (const NodeId& missed : prepared->lost) ++suspicion_[missed];
+    } else {
+      result_of[node] = {prepared->result.theta, prepared->result.momentum};
+      results[result_of[node]].push_back(prepared);
+    }
+  }
+  for (const auto& [digests, agreeing] : results) {
+    if (agreeing.size() < epoch_.majority()) continue;
+    for (const auto& [node, other] : result_of) {
+      if (other != digests) Lose(node, absl::DataLossError("its result of the round has another digest"));
+    }
+    Combined combined;
+    combined.receipt.tag = Tag();
+    combined.receipt.voters = epoch_.members;
+    for (const wire::Contribution& c : members) {
+      if (c.tokens > 0) combined.receipt.contributions.push_back(c);
+    }
+    combined.receipt.start_theta = position_.theta;
+    combined.receipt.result = {position_.round.next(), digests.first, digests.second, position_.cursor};
+    for (const wire::Prepared* prepared : agreeing) combined.prepared.push_back(*prepared);
+    return std::optional<Combined>(std::move(combined));
+  }
+  if (results.size() > 1) {
+    return absl::DataLossError(absl::StrCat("the members do not agree on the result of round ", position_.round.value));
+  }
+  for (const auto& [node, times] : suspicion_) {
+    if (times >= kMaxSuspicion && node != env_.transport.self()) {
+      Lose(node, absl::UnavailableError("other members cannot exchange with it"));
+    }
+  }
+  if (!failure.empty()) Log(LogLevel::kWarning, "exchange_failed", {{"tag", Tag().ToString()}, {"why", failure}});
+  return std::optional<Combined>();
+}
+
+Task<absl::StatusOr<wire::Commit>> RoundLead::Sign(wire::Receipt receipt) {
+  wire::Commit commit;
+  commit.receipt = receipt;
+  Replies replies = co_await AskAll(Alive(), [receipt](const NodeId&) { return wire::Propose{receipt}; },
+                                    env_.timings.persist);
+  std::string refusals;
+  for (const auto& [node, reply] : replies) {
+    const auto* answer = reply.ok() ? std::get_if<wire::Signed>(&*reply) : nullptr;
+    const absl::Status valid = answer != nullptr ? VerifySignature(receipt, answer->signature, node) : reply.status();
+    if (answer != nullptr && valid.ok()) {
+      commit.signatures.push_back(answer->signature);
+    } else {
+      absl::StrAppend(&refusals, "; node ", node.Short(), ": ", valid.message());
+      if (absl::IsUnavailable(valid) || absl::IsDeadlineExceeded(valid)) Lose(node, valid);
+    }
+  }
+  if (commit.signatures.size() < epoch_.majority()) {
+    co_return absl::UnavailableError(absl::StrCat("the receipt of ", receipt.tag.ToString(), " has ",
+                                                  commit.signatures.size(), " signatures, needs ", epoch_.majority(),
+                                                  refusals));
+  }
+  co_return commit;
+}
+
+Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
+  const wire::CommitRound request{commit.receipt.tag, commit};
+  Replies replies = co_await AskAll(Alive(), [request](const NodeId&) { return request; }, env_.timings.persist);
+  bytes_sent_ = bytes_received_ = 0;
+  for (const auto& [node, reply] : replies) {
+    if (node == env_.transport.self()) GDF_CO_RETURN_IF_ERROR(reply.status());
+    if (!reply.ok()) {
+      // A node that answers and has another result fetches this one when the next round begins.
+      if (!absl::IsFailedPrecondition(reply.status())) Lose(node, reply.status());
+      continue;
+    }
+    if (const auto* done = std::get_if<wire::Done>(&*reply)) {
+      const auto before = traffic_.find(node);
+      if (before != traffic_.end() && done->bytes_sent >= before->second.bytes_sent &&
+          done->bytes_received >= before->second.bytes_received) {
+        bytes_sent_ += done->bytes_sent - before->second.bytes_sent;
+        bytes_received_ += done->bytes_received - before->second.bytes_received;
+      } else if (before == traffic_.end()) {
+        bytes_sent_ += done->bytes_sent;
+        bytes_received_ += done->bytes_received;
+      }
+      traffic_[node] = *done;
+    }
+  }
+  position_ = commit.receipt.result;
+  commit_ = std::move(commit);
+  co_return absl::OkStatus();
+}
+
+// --- Figures ---
+
+void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl::Duration took) {
+  Summary summary;
+  wire::ReportJob& report = summary.report;
+  report.job = env_.job;
+  report.epoch = epoch_.epoch;
+  report.round = combined.receipt.tag.round;
+  report.theta = combined.receipt.result.theta;
+  wire::RoundMetrics& metrics = report.metrics;
+  const double seconds = std::max(absl::ToDoubleSeconds(took), 1e-9);
+  double loss = 0;
+  double compute = 0;
+  for (const wire::Contribution& c : combined.receipt.contributions) {
+    const auto it = trained.reports.find(c.node);
+    if (it == trained.reports.end()) continue;
+    const wire::RoundReport& member = it->second;
+    loss += member.mean_loss * static_cast<double>(c.tokens);
+    metrics.tokens += c.tokens;
+    compute += member.train_seconds + member.compress_seconds;
+    metrics.compute_sec = std::max(metrics.compute_sec, member.train_seconds);
+    metrics.compress_sec = std::max(metrics.compress_sec, member.compress_seconds);
+  }
+  for (const wire::Prepared& prepared : combined.prepared) {
+    metrics.exchange_sec = std::max(metrics.exchange_sec, prepared.exchange_seconds);
+    metrics.aggregate_sec = std::max(metrics.aggregate_sec, prepared.aggregate_seconds);
+  }
+  metrics.contributors = static_cast<uint32_t>(combined.receipt.contributions.size());
+  if (metrics.tokens > 0) metrics.train_loss = loss / static_cast<double>(metrics.tokens);
+  metrics.tokens_per_sec = static_cast<double>(metrics.tokens) / seconds;
+  metrics.bytes_sent = bytes_sent_;
+  metrics.bytes_received = bytes_received_;
+  metrics.utilisation = std::clamp(compute / seconds / static_cast<double>(metrics.contributors), 0.0, 1.0);
+  const uint64_t every = static_cast<uint64_t>(std::max<int64_t>(env_.spec.rounds.validate_every, 1));
+  const bool due = position_.round.value % every == 0 || position_.round.value == TotalRounds();
+  // Asked for now, so that it runs on θ_t+1 before the next round's steps; awaited in the report.
+  if (due && env_.loaded.valid_tokens > 0) summary.validation = member_.Evaluate();
+  summaries_.Push(std::move(summary));
+}
+
+Task<void> RoundLead::ReportLoop() {
+  while (true) {
+    std::optional<Summary> summary = co_await summaries_.Pop();
+    if (!summary) co_return;
+    if (summary->validation) {
+      absl::StatusOr<train::EvalResult> result = co_await summary->validation->Wait();
+      if (result.ok()) {
+        summary->report.metrics.valid_loss = result->loss;
+      } else {
+        summary->report.message = absl::StrCat("not validated: ", result.status().message());
+      }
+    }
+    for (int tries = 0; tries < kReportTries; ++tries) {
+      const absl::Status sent = co_await env_.coordinator.ReportJob(summary->report);
+      if (sent.ok() || !absl::IsUnavailable(sent)) break;
+      co_await Sleep(env_.executor, env_.timings.retry);
+    }
+  }
+}
+
+// --- Asking ---
+
+Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, absl::Duration timeout) {
+  if (node == env_.transport.self()) {
+    Reply reply = co_await member_.CallLocal(std::move(request));
+    co_return reply;
+  }
+  const Buffer encoded = wire::EncodeRoundRequest(request);
+  const absl::Duration deadline = Now() + timeout;
+  absl::Duration reachable_at = Now();
+  while (true) {
+    const absl::Duration called_at = Now();
+    absl::StatusOr<Buffer> reply = co_await env_.transport.Call(node, JobMember::Method(env_.job), encoded, deadline - called_at);
+    if (reply.ok()) {
+      co_return wire::DecodeRoundReply(reply->span());
+    }
+    // A request may be repeated: members answer a known one from what they hold.
+    const bool again = absl::IsUnavailable(reply.status()) || absl::IsUnimplemented(reply.status());
+    if (Now() - called_at > env_.timings.reconnect) reachable_at = Now();  // it had answered until then
+    if (!again || Now() - reachable_at >= env_.timings.reconnect || Now() + env_.timings.retry >= deadline) {
+      co_return Annotate(reply.status(), absl::StrCat("node ", node.Short()));
+    }
+    co_await Sleep(env_.executor, env_.timings.retry);
+  }
+}
+
+Task<RoundLead::Replies> RoundLead::AskAll(std::vector<NodeId> nodes, const RequestFor& request,
+                                           absl::Duration timeout) {
+  std::vector<Task<Reply>> asking;
+  for (const NodeId& node : nodes) asking.push_back(Ask(node, request(node), timeout));
+  std::vector<Reply> answers = co_await WhenAll(env_.executor, std::move(asking));
+  Replies replies;
+  for (size_t i = 0; i < nodes.size(); ++i) replies.emplace_back(nodes[i], std::move(answers[i]));
+  co_return replies;
+}
+
+}  // namespace gdf::rounds

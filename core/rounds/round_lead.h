@@ -1,0 +1,103 @@
+// Drives a job's rounds for one epoch, on the lead. Internal to the module.
+#ifndef GDF_CORE_ROUNDS_ROUND_LEAD_H_
+#define GDF_CORE_ROUNDS_ROUND_LEAD_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/task.h"
+#include "core/rounds/member.h"
+
+namespace gdf::rounds {
+
+// Executor only. Lives as long as this node leads this epoch; may be destroyed at any await.
+class RoundLead {
+ public:
+  RoundLead(JobMember::Impl& member, wire::EpochRecord epoch);
+
+  // Brings the members to one state, finishes what was prepared, runs the rounds left, ends the job.
+  Task<void> Run();
+
+ private:
+  using Reply = absl::StatusOr<wire::RoundReply>;
+  using Replies = std::vector<std::pair<NodeId, Reply>>;
+  using RequestFor = std::function<wire::RoundRequest(const NodeId&)>;
+
+  // What stages hand on.
+  struct Trained {
+    std::map<NodeId, wire::RoundReport> reports;  // of members that are there; refused ones too
+  };
+  struct Combined {
+    wire::Receipt receipt;
+    std::vector<wire::Prepared> prepared;
+  };
+  struct Summary {
+    wire::ReportJob report;
+    std::optional<OneShot<absl::StatusOr<train::EvalResult>>> validation;
+  };
+  struct Answers {  // to Enter
+    std::map<NodeId, wire::EnterReply> by_node;
+    std::map<NodeId, absl::Status> silent;
+  };
+
+  // round_lead.cc
+  Task<absl::Status> Drive();
+  Task<absl::Status> RunRound();  // round.cc
+  Task<absl::Status> Recover(absl::Status why);
+  Task<absl::Status> Finish(absl::Status verdict);
+  Task<absl::StatusOr<Trained>> Train();
+  Task<Reply> TrainOn(NodeId node);
+  Task<absl::StatusOr<Combined>> Combine(const Trained& trained);
+  absl::StatusOr<std::optional<Combined>> Judge(const std::vector<wire::Contribution>& members,
+                                                const Replies& replies, std::set<NodeId>* without_delta);
+  Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
+  Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
+  Task<absl::Status> Commit(wire::Commit commit);
+  void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);
+  Task<void> ReportLoop();
+
+  // recovery.cc
+  Task<absl::Status> EnterEpoch();
+  Task<absl::StatusOr<Answers>> AskMembers();
+  std::string MissingQuorum(const Answers& answers) const;  // empty: there is one
+  absl::Status ChooseState(const Answers& answers);
+  Task<absl::Status> BringTogether(const Answers& answers);
+  Task<absl::Status> FinishPrepared(const Answers& answers);
+
+  // round_lead.cc: asking
+  Task<Reply> Ask(NodeId node, wire::RoundRequest request, absl::Duration timeout);
+  Task<Replies> AskAll(std::vector<NodeId> nodes, const RequestFor& request, absl::Duration timeout);
+  void Lose(const NodeId& node, const absl::Status& why);
+  std::vector<NodeId> Alive() const;  // in the epoch's order
+  absl::Status CheckMajority() const;
+  wire::RoundTag Tag() const;
+  uint64_t MaxTokens() const;  // that one member can train on in this round
+  uint64_t TotalRounds() const;
+  absl::Duration Now() const;
+
+  JobMember::Impl& member_;
+  const RoundEnv& env_;
+  const wire::EpochRecord epoch_;
+  wire::StateId position_;                // the committed state all start from
+  std::optional<wire::Commit> commit_;    // of position_
+  uint32_t attempt_ = 0;                  // goes up through the epoch
+  std::set<NodeId> alive_;
+  std::map<NodeId, std::string> lost_;    // and why
+  std::map<NodeId, wire::Done> traffic_;  // as last heard
+  std::map<NodeId, int> suspicion_;       // how often others missed it
+  uint64_t bytes_sent_ = 0;               // of the round just committed
+  uint64_t bytes_received_ = 0;
+  Channel<Summary> summaries_;
+  TaskScope scope_;
+};
+
+}  // namespace gdf::rounds
+
+#endif  // GDF_CORE_ROUNDS_ROUND_LEAD_H_

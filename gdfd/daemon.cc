@@ -1,0 +1,225 @@
+#include "gdfd/daemon.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/net/tls_transport.h"
+#include "core/trust/lock_file.h"
+#include "gdfd/jobs/network_coordinator.h"
+#include "gdfd/machine.h"
+#include "gdfd/node.h"
+#include "gdfd/services/control_server.h"
+#include "gdfd/supervisor/worker_process.h"
+#include "gdfd/version.h"
+
+namespace gdf {
+namespace {
+
+// "[::]:7420" and "0.0.0.0:7420" say where to listen, not how to be reached: they become the machine's addresses.
+std::vector<std::string> AdvertisedAddresses(const config::NodeConfig& config, const std::vector<std::string>& bound) {
+  std::vector<std::string> out;
+  for (const config::Endpoint& endpoint : config.advertise) out.push_back(config::ToString(endpoint));
+  if (!out.empty()) return out;
+  for (const std::string& address : bound) {
+    absl::StatusOr<config::Endpoint> endpoint = config::ParseEndpoint(address);
+    if (!endpoint.ok()) continue;
+    if (endpoint->host != "::" && endpoint->host != "0.0.0.0") {
+      out.push_back(address);
+      continue;
+    }
+    for (const std::string& host : MachineAddresses()) {
+      const bool v6 = host.find(':') != std::string::npos;
+      if (v6 && endpoint->host == "0.0.0.0") continue;
+      out.push_back(config::ToString(config::Endpoint{host, endpoint->port}));
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (out.size() > wire::kMaxAddresses) out.resize(wire::kMaxAddresses);
+  return out;
+}
+
+// A leave that was asked for is carried out when nothing of the network is open any more.
+absl::Status ForgetNetwork(FileSystem& files, const std::string& state_dir) {
+  for (const char* name : {"state.db", "state.db-wal", "state.db-shm"}) {
+    GDF_RETURN_IF_ERROR(files.RemoveTree(absl::StrCat(state_dir, "/", name)));
+  }
+  GDF_RETURN_IF_ERROR(files.RemoveTree(state_dir + "/jobs"));
+  return files.Remove(state_dir + "/leave");
+}
+
+// Adopts next.key when the network knows it already (see RotateKey in gdfd/services/control_network.cc).
+absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state::State& state) {
+  const std::string next_path = state_dir + "/next.key";
+  if (!files.Exists(next_path)) return absl::OkStatus();
+  GDF_ASSIGN_OR_RETURN(trust::NodeKey next, trust::NodeKey::Load(files, next_path));
+  if (!state.member(next.id()).ok()) return absl::OkStatus();
+  return files.Rename(next_path, state_dir + "/node.key");
+}
+
+}  // namespace
+
+struct Daemon::Parts {
+  explicit Parts(config::NodeConfig c)
+      : config(std::move(c)), executor(clock), pool(std::max(1u, std::thread::hardware_concurrency())) {}
+
+  absl::Status Open();
+  absl::Status OpenNetwork();
+  wire::NodeProfile Profile() const;
+  void ServeScheduling();
+  Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(std::string what);
+
+  config::NodeConfig config;
+  PosixFileSystem files;
+  SystemClock clock;
+  SystemRng rng;
+  LoopExecutor executor;
+  absl::Status end;
+  std::optional<trust::LockFile> lock;
+  std::optional<trust::NodeKey> key;
+  std::unique_ptr<state::State> state;
+  std::shared_ptr<store::ChunkStore> chunks;
+  ThreadPool pool;
+  std::unique_ptr<net::TlsTransport> transport;
+  std::unique_ptr<membership::Membership> membership;
+  std::unique_ptr<swarm::Swarm> swarm;
+  std::unique_ptr<jobs::Scheduler> scheduler;
+  std::unique_ptr<jobs::JobHost> jobs;
+  std::unique_ptr<Node> node;
+  std::unique_ptr<services::ControlServer> control;
+};
+
+absl::Status Daemon::Parts::Open() {
+  const std::string& dir = config.state_dir;
+  GDF_RETURN_IF_ERROR(files.MakeFolders(dir, 0700));
+  GDF_ASSIGN_OR_RETURN(lock, trust::LockFile::Acquire(dir + "/gdfd.lock"));
+  if (files.Exists(dir + "/leave")) GDF_RETURN_IF_ERROR(ForgetNetwork(files, dir));
+  GDF_ASSIGN_OR_RETURN(state, state::State::Open(dir + "/state.db"));
+  GDF_RETURN_IF_ERROR(AdoptNextKey(files, dir, *state));
+  GDF_ASSIGN_OR_RETURN(key, trust::NodeKey::LoadOrCreate(files, dir + "/node.key", rng));
+  GDF_ASSIGN_OR_RETURN(
+      chunks, store::ChunkStore::Open(files, {.folder = dir + "/chunks", .cap_bytes = config.limits.disk_cache_bytes}));
+  return OpenNetwork();
+}
+
+wire::NodeProfile Daemon::Parts::Profile() const {
+  wire::NodeProfile profile;
+  profile.name = config.name.empty() ? HostName() : config.name;
+  profile.addresses = node->advertise;
+  profile.version = kVersion;
+  const Machine machine = DescribeMachine();
+  profile.resources.cpu_threads = static_cast<uint32_t>(
+      config.limits.cpu_threads > 0 ? config.limits.cpu_threads : static_cast<int64_t>(machine.cpu_threads));
+  profile.resources.memory_bytes = config.limits.memory_bytes.value_or(machine.memory_bytes / 10 * 8);
+  profile.resources.disk_cap_bytes = config.limits.disk_cache_bytes;
+  return profile;
+}
+
+absl::Status Daemon::Parts::OpenNetwork() {
+  net::TlsTransportOptions options;
+  options.listen.clear();
+  for (const config::Endpoint& endpoint : config.listen) options.listen.push_back(config::ToString(endpoint));
+  options.limits.upload_bytes_per_sec = config.limits.upload_bytes_per_sec.value_or(0);
+  options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
+  GDF_ASSIGN_OR_RETURN(transport, net::TlsTransport::Start(executor, key->private_seed(), options));
+  membership = std::make_unique<membership::Membership>(
+      membership::Environment{executor, *transport, *state, *key, rng});
+  swarm = std::make_unique<swarm::Swarm>(*transport, pool, chunks, [this](JobId id, NodeId peer) {
+    absl::StatusOr<state::Job> job = state->job(id);
+    return job.ok() && job->phase != state::JobPhase::kFinished &&
+           std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
+  });
+  jobs::JobWorld world{executor, pool, files, *transport, *state, *swarm, chunks, *key,
+                       [this](std::string what) { return StartWorker(std::move(what)); },
+                       config.state_dir + "/jobs", config.limits.cpu_threads};
+  jobs = std::make_unique<jobs::JobHost>(std::move(world), [this] {
+    return std::make_unique<jobs::NetworkCoordinator>(*transport, *state, *membership, [this] { return scheduler.get(); });
+  });
+  const std::vector<std::string>& bound = transport->listen_addresses();
+  node = std::make_unique<Node>(Node{
+      executor, rng, files, config, *key, *state, *transport, *membership, chunks, *jobs,
+      [this] { return scheduler.get(); }, [this] { ServeScheduling(); },
+      [this](const std::string& why) {
+        end = absl::AbortedError(why);
+        executor.Stop();
+      },
+      config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
+  membership->Start(Profile());
+  ServeScheduling();
+
+  // Chunks of an upload whose submission was cut off belong to nobody, unless the job made it into the record.
+  GDF_ASSIGN_OR_RETURN(std::vector<state::Job> listed, state->jobs());
+  for (const state::Job& summary : listed) {
+    if (summary.phase == state::JobPhase::kFinished) continue;
+    GDF_ASSIGN_OR_RETURN(state::Job job, state->job(summary.id));
+    if (absl::Status held = jobs->Hold(job); !held.ok()) {
+      Log(LogLevel::kWarning, "input_lost", {{"job", ToString(job.id)}, {"why", held}});
+    }
+  }
+  for (const std::string& owner : chunks->Owners()) {
+    if (owner.rfind("upload", 0) == 0) GDF_RETURN_IF_ERROR(chunks->Drop(owner));
+  }
+  jobs->Start();
+  return absl::OkStatus();
+}
+
+void Daemon::Parts::ServeScheduling() {
+  if (membership->coordinator() && !scheduler) {
+    scheduler = std::make_unique<jobs::Scheduler>(*transport, *state, *membership);
+  }
+}
+
+Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> Daemon::Parts::StartWorker(std::string what) {
+  supervisor::WorkerOptions options;
+  options.program = config.worker.empty() ? supervisor::FindWorkerProgram() : config.worker;
+  options.label = what;
+  options.memory_bytes = config.limits.memory_bytes.value_or(0);
+  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::WorkerProcess> worker,
+                          supervisor::WorkerProcess::Start(executor, std::move(options)));
+  GDF_CO_ASSIGN_OR_RETURN(supervisor::SandboxReport report, co_await worker->Ready());
+  node->sandbox = report.in_force;
+  node->warnings.clear();
+  for (const std::string& missing : report.missing) {
+    node->warnings.push_back("the worker's sandbox lacks: " + missing);
+  }
+  co_return std::unique_ptr<train::WorkerSession>(std::move(worker));
+}
+
+Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(config::NodeConfig config) {
+  auto parts = std::make_unique<Parts>(std::move(config));
+  GDF_RETURN_IF_ERROR(parts->Open());
+  GDF_ASSIGN_OR_RETURN(parts->control, services::ControlServer::Start(*parts->node));
+  return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
+}
+
+Daemon::~Daemon() = default;
+
+absl::Status Daemon::Run(const std::function<void()>& on_ready) {
+  const std::string advertise = parts_->node->advertise.empty() ? "nothing" : parts_->node->advertise[0];
+  Log(LogLevel::kInfo, "ready",
+      {{"node", parts_->key->id().Short()}, {"version", kVersion}, {"advertise", advertise},
+       {"control", parts_->config.control_socket}});
+  parts_->executor.Post([&on_ready] { on_ready(); });
+  parts_->executor.Run();
+  // Calls in progress need the executor until they have been told that it is over.
+  std::thread closing([this] {
+    parts_->control->Shutdown();
+    parts_->executor.Stop();
+  });
+  parts_->executor.Resume();
+  parts_->executor.Run();
+  closing.join();
+  Log(LogLevel::kInfo, "stopped", {{"why", parts_->end}});
+  return parts_->end;
+}
+
+void Daemon::Stop() { parts_->executor.Stop(); }
+
+}  // namespace gdf

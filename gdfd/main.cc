@@ -1,0 +1,177 @@
+// gdfd: the GDF daemon.
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/file_system.h"
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/config/node_config.h"
+#include "gdfd/daemon.h"
+#include "gdfd/services/backup.h"
+#include "gdfd/supervisor/sandbox/sandbox.h"
+#include "gdfd/version.h"
+
+namespace gdf {
+namespace {
+
+// docs/exit-codes.md. 75: start it again (EX_TEMPFAIL), which systemd's Restart= does.
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 5;
+constexpr int kExitUsage = 4;
+constexpr int kExitRestart = 75;
+
+struct Arguments {
+  std::string config_file;
+  std::string state_dir, control_socket, name, worker, log_level, restore;
+  std::vector<std::string> listen, advertise;
+  int ready_fd = -1;
+};
+
+absl::StatusOr<config::NodeConfig> ReadConfig(const Arguments& arguments) {
+  PosixFileSystem files;
+  std::string text;
+  if (!arguments.config_file.empty()) {
+    GDF_ASSIGN_OR_RETURN(text, files.Read(arguments.config_file, 1 << 20));
+  }
+  GDF_ASSIGN_OR_RETURN(config::NodeConfig config, config::ParseNodeConfig(text, arguments.config_file));
+  if (!arguments.state_dir.empty()) config.state_dir = arguments.state_dir;
+  if (!arguments.control_socket.empty()) config.control_socket = arguments.control_socket;
+  if (!arguments.name.empty()) config.name = arguments.name;
+  if (!arguments.worker.empty()) config.worker = arguments.worker;
+  if (!arguments.listen.empty()) config.listen.clear();
+  for (const std::string& text_endpoint : arguments.listen) {
+    GDF_ASSIGN_OR_RETURN(config::Endpoint endpoint, config::ParseEndpoint(text_endpoint));
+    config.listen.push_back(endpoint);
+  }
+  if (!arguments.advertise.empty()) config.advertise.clear();
+  for (const std::string& text_endpoint : arguments.advertise) {
+    GDF_ASSIGN_OR_RETURN(config::Endpoint endpoint, config::ParseEndpoint(text_endpoint));
+    config.advertise.push_back(endpoint);
+  }
+  static const std::vector<std::pair<std::string, config::LogLevel>> kLevels = {
+      {"debug", config::LogLevel::kDebug}, {"info", config::LogLevel::kInfo},
+      {"warning", config::LogLevel::kWarning}, {"error", config::LogLevel::kError}};
+  for (const auto& [word, level] : kLevels) {
+    if (word == arguments.log_level) config.log.level = level;
+  }
+  return config;
+}
+
+absl::Status SetUpLog(const config::LogConfig& log) {
+  switch (log.level) {
+    case config::LogLevel::kDebug: SetLogLevel(LogLevel::kDebug); break;
+    case config::LogLevel::kInfo: SetLogLevel(LogLevel::kInfo); break;
+    case config::LogLevel::kWarning: SetLogLevel(LogLevel::kWarning); break;
+    case config::LogLevel::kError: SetLogLevel(LogLevel::kError); break;
+  }
+  // journald takes standard error of a unit; lines there are the same.
+  return log.target == config::LogTarget::kFile ? LogToFile(log.file) : absl::OkStatus();
+}
+
+// sd_notify(3): one datagram to the socket that systemd names.
+void NotifySystemd(const char* state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || path[0] == '\0') return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = path;
+  if (name.size() >= sizeof(address.sun_path)) return;
+  name.copy(address.sun_path, name.size());
+  if (name[0] == '@') address.sun_path[0] = '\0';
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  sendto(fd, state, std::string_view(state).size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
+  close(fd);
+}
+
+absl::Status Restore(const std::string& file, const std::string& state_dir) {
+  PosixFileSystem files;
+  GDF_ASSIGN_OR_RETURN(std::string archive, files.Read(file, 2 << 20));
+  const char* passphrase = std::getenv("GDF_PASSPHRASE");
+  if (passphrase == nullptr) return absl::InvalidArgumentError("put the backup's passphrase into GDF_PASSPHRASE");
+  GDF_ASSIGN_OR_RETURN(services::Backup backup, services::OpenBackup(archive, passphrase));
+  GDF_RETURN_IF_ERROR(files.MakeFolders(state_dir, 0700));
+  if (files.Exists(state_dir + "/node.key")) {
+    return absl::AlreadyExistsError(state_dir + "/node.key exists; a restore does not overwrite a key");
+  }
+  return backup.key.Save(files, state_dir + "/node.key");
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "gdfd: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+int RunDaemon(config::NodeConfig config, int ready_fd) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: all inherit it
+  ::signal(SIGPIPE, SIG_IGN);
+
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(config));
+  if (!daemon.ok()) return Fail(daemon.status());
+  // A thread that only waits for a signal, so that nothing runs in a handler.
+  std::thread stopper([&] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) == 0) (*daemon)->Stop();
+  });
+  const absl::Status end = (*daemon)->Run([ready_fd] {
+    NotifySystemd("READY=1");
+    if (ready_fd >= 0) {
+      if (write(ready_fd, "ready\n", 6) != 6) Log(LogLevel::kWarning, "ready_not_told");
+      close(ready_fd);
+    }
+  });
+  NotifySystemd("STOPPING=1");
+  pthread_kill(stopper.native_handle(), SIGTERM);
+  stopper.join();
+  return end.ok() ? kExitOk : kExitRestart;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"gdfd: pools this machine with others to train models"};
+  Arguments arguments;
+  app.set_version_flag("--version", std::string("gdfd ") + kVersion);
+  app.add_option("--config", arguments.config_file, "gdfd.yaml; what follows here overrides it");
+  app.add_option("--state-dir", arguments.state_dir, "keys, records, chunks, checkpoints");
+  app.add_option("--control-socket", arguments.control_socket, "where gdfctl finds this daemon");
+  app.add_option("--listen", arguments.listen, "ADDRESS:PORT for other nodes; port 0: any free one");
+  app.add_option("--advertise", arguments.advertise, "HOST:PORT at which others reach this node");
+  app.add_option("--name", arguments.name, "of this node, for people");
+  app.add_option("--worker", arguments.worker, "the gdf-worker program");
+  app.add_option("--log-level", arguments.log_level)->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  app.add_option("--ready-fd", arguments.ready_fd, "writes 'ready' to this descriptor once it serves");
+  app.add_option("--restore", arguments.restore, "puts the key of a backup into the state folder and exits");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  absl::StatusOr<config::NodeConfig> config = ReadConfig(arguments);
+  if (!config.ok()) return Fail(config.status());
+  if (!arguments.restore.empty()) {
+    const absl::Status restored = Restore(arguments.restore, config->state_dir);
+    return restored.ok() ? kExitOk : Fail(restored);
+  }
+  if (absl::Status log = SetUpLog(config->log); !log.ok()) return Fail(log);
+  if (absl::Status hidden = supervisor::MakeUndumpable(); !hidden.ok()) return Fail(hidden);
+  return RunDaemon(*std::move(config), arguments.ready_fd);
+}
+
+}  // namespace
+}  // namespace gdf
+
+int main(int argc, char** argv) { return gdf::Main(argc, argv); }

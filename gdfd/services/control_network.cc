@@ -1,0 +1,261 @@
+#include <algorithm>
+
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/trust/invite.h"
+#include "gdfd/services/backup.h"
+#include "gdfd/services/control_service.h"
+#include "gdfd/services/to_proto.h"
+#include "gdfd/version.h"
+
+namespace gdf::services {
+
+namespace v1 = control::v1;
+
+absl::Status ControlService::CheckOperator(const char* what) const {
+  if (rights_ == Rights::kOperator) return absl::OkStatus();
+  const std::string& group = node_.config.operator_group;
+  return absl::PermissionDeniedError(absl::StrCat(
+      "you may look but not ", what, ": be the user that gdfd runs as, root",
+      group.empty() ? std::string(", or set operator_group in gdfd.yaml") : absl::StrCat(", or in the group ", group)));
+}
+
+absl::StatusOr<wire::CommandResult> ControlService::Propose(wire::CommandBody body) {
+  return bridge_.Await<absl::StatusOr<wire::CommandResult>>(
+      [this, body = std::move(body)]() mutable { return node_.membership.ProposeChecked(std::move(body)); });
+}
+
+grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) {
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    reply->set_version(kVersion);
+    const NodeId self = node_.transport.self();
+    reply->set_node_id(self.ToString());
+    reply->set_node_name(node_.membership.profile().name);
+    for (const std::string& address : node_.listen) reply->add_listen(address);
+    for (const std::string& address : node_.advertise) reply->add_advertise(address);
+    for (const std::string& line : node_.sandbox) reply->add_sandbox(line);
+    for (const std::string& line : node_.warnings) reply->add_warnings(line);
+    reply->set_started_unix_ms(absl::ToUnixMillis(node_.started));
+    const store::ChunkStore::Usage usage = node_.chunks->usage();
+    reply->set_chunk_bytes(usage.bytes);
+    reply->set_chunk_cap_bytes(usage.cap_bytes);
+    if (!node_.state.has_network()) return absl::OkStatus();
+
+    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    reply->set_network_id(network.id.ToString());
+    reply->set_network_name(network.genesis.name);
+    reply->set_coordinator(node_.membership.coordinator());
+    reply->set_coordinator_connected(node_.membership.connected());
+    if (!node_.membership.connected() && !node_.membership.last_error().ok()) {
+      reply->add_warnings(absl::StrCat("no coordinator: ", node_.membership.last_error().message()));
+    }
+    reply->set_log_index(node_.state.last_applied());
+    GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
+    const std::vector<NodeId> online = node_.membership.Online();
+    for (const state::Member& member : members) {
+      if (member.id == self) {
+        reply->set_node_name(member.profile.name);
+        reply->set_roles(member.roles.ToString());
+        if (member.status != state::MemberStatus::kActive) {
+          reply->add_warnings(absl::StrCat("this node was ", ToAbsl(state::ToString(member.status)), " by the network",
+                                           member.reason.empty() ? "" : ": ", member.reason));
+        }
+      }
+      if (member.status != state::MemberStatus::kActive) continue;
+      reply->set_members(reply->members() + 1);
+      if (std::binary_search(online.begin(), online.end(), member.id)) {
+        reply->set_members_online(reply->members_online() + 1);
+      }
+    }
+    GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, node_.state.jobs());
+    for (const state::Job& job : jobs) {
+      if (job.phase == state::JobPhase::kPending) reply->set_jobs_pending(reply->jobs_pending() + 1);
+      if (job.phase != state::JobPhase::kRunning) continue;
+      reply->set_jobs_running(reply->jobs_running() + 1);
+      *reply->add_running() = Describe(job);
+    }
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::CreateNetwork(grpc::ServerContext*, const v1::CreateNetworkRequest* request,
+                                           v1::CreateNetworkReply* reply) {
+  if (absl::Status allowed = CheckOperator("create a network"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<NetworkId> id = bridge_.OnExecutor([&] {
+    absl::StatusOr<NetworkId> founded = node_.membership.Found(request->name());
+    if (founded.ok()) node_.on_founded();
+    return founded;
+  });
+  if (id.ok()) reply->set_network_id(id->ToString());
+  return ToGrpc(id.status());
+}
+
+grpc::Status ControlService::Join(grpc::ServerContext*, const v1::JoinRequest* request, v1::JoinReply* reply) {
+  if (absl::Status allowed = CheckOperator("join a network"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<trust::Invite> invite = trust::Invite::Parse(request->invite());
+  if (!invite.ok()) return ToGrpc(invite.status());
+  const absl::Status joined = bridge_.Await<absl::Status>(
+      [&] { return node_.membership.Join(*std::move(invite), request->node_name()); });
+  if (!joined.ok()) return ToGrpc(joined);
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    GDF_ASSIGN_OR_RETURN(state::Member self, node_.state.member(node_.transport.self()));
+    reply->set_network_id(network.id.ToString());
+    reply->set_network_name(network.genesis.name);
+    reply->set_roles(self.roles.ToString());
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) {
+  if (absl::Status allowed = CheckOperator("leave the network"); !allowed.ok()) return ToGrpc(allowed);
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    if (!node_.state.has_network()) return absl::FailedPreconditionError("this node is in no network");
+    if (node_.membership.coordinator()) {
+      return absl::FailedPreconditionError("this node is the network's coordinator: without it the network ends. To end it, "
+                                           "stop gdfd and remove its state folder");
+    }
+    GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/leave", ""));
+    node_.restart("leaving the network");
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::CreateInvite(grpc::ServerContext*, const v1::CreateInviteRequest* request,
+                                          v1::CreateInviteReply* reply) {
+  if (absl::Status allowed = CheckOperator("create an invite"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<trust::RoleSet> roles = trust::RoleSet::Parse(request->roles());
+  if (!roles.ok()) return ToGrpc(roles.status());
+  if (request->ttl_seconds() <= 0) return ToGrpc(absl::InvalidArgumentError("the time to live must be positive"));
+  trust::Invite invite;
+  const absl::Status filled = bridge_.OnExecutor([&]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    invite.Randomize(node_.rng);
+    invite.network = network.id;
+    invite.roles = *roles;
+    invite.expires_unix_ms = absl::ToUnixMillis(node_.executor.clock().Now()) + request->ttl_seconds() * 1000;
+    for (const NodeId& id : network.coordinators) {
+      GDF_ASSIGN_OR_RETURN(state::Member coordinator, node_.state.member(id));
+      std::vector<std::string> addresses = coordinator.profile.addresses;
+      if (id == node_.transport.self()) addresses = node_.advertise;
+      if (!addresses.empty()) invite.coordinators.push_back({id, std::move(addresses)});
+    }
+    if (invite.coordinators.empty()) {
+      return absl::FailedPreconditionError(
+          "no coordinator has an address that others can dial; start gdfd with --advertise HOST:PORT on it");
+    }
+    return absl::OkStatus();
+  });
+  if (!filled.ok()) return ToGrpc(filled);
+  wire::CreateInvite command;
+  command.id = invite.id;
+  command.secret_hash = trust::InviteSecretHash(invite.id, invite.secret);
+  command.roles = roles->bits();
+  command.expires_unix_ms = invite.expires_unix_ms;
+  command.uses = request->uses();
+  absl::StatusOr<std::string> text = invite.ToText();
+  if (!text.ok()) return ToGrpc(text.status());
+  absl::StatusOr<wire::CommandResult> made = Propose(std::move(command));
+  if (!made.ok()) return ToGrpc(made.status());
+  reply->set_text(*text);
+  reply->mutable_invite()->set_id(trust::ToString(invite.id));
+  reply->mutable_invite()->set_roles(roles->ToString());
+  reply->mutable_invite()->set_expires_unix_ms(invite.expires_unix_ms);
+  reply->mutable_invite()->set_uses_left(request->uses());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListInvites(grpc::ServerContext*, const v1::ListInvitesRequest*,
+                                         v1::ListInvitesReply* reply) {
+  if (absl::Status allowed = CheckOperator("see invites"); !allowed.ok()) return ToGrpc(allowed);
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(std::vector<state::InviteRecord> invites, node_.state.invites());
+    for (const state::InviteRecord& invite : invites) *reply->add_invites() = ToProto(invite);
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::RevokeInvite(grpc::ServerContext*, const v1::RevokeInviteRequest* request,
+                                          v1::RevokeInviteReply*) {
+  if (absl::Status allowed = CheckOperator("revoke an invite"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<trust::InviteId> id = trust::ParseInviteId(request->id());
+  if (!id.ok()) return ToGrpc(id.status());
+  return ToGrpc(Propose(wire::RevokeInvite{*id}).status());
+}
+
+grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*, v1::ListNodesReply* reply) {
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
+    const std::vector<NodeId> online = node_.membership.Online();
+    for (const state::Member& member : members) {
+      v1::Node* node = reply->add_nodes();
+      *node = ToProto(member);
+      node->set_online(member.id == node_.transport.self() ||
+                       std::binary_search(online.begin(), online.end(), member.id));
+      const net::TrafficCounters counters = node_.transport.counters(member.id);
+      node->set_rtt_seconds(absl::ToDoubleSeconds(counters.rtt));
+      node->set_bytes_sent(counters.bytes_sent);
+      node->set_bytes_received(counters.bytes_received);
+    }
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNodeRequest* request,
+                                        v1::ChangeNodeReply*) {
+  if (absl::Status allowed = CheckOperator("change members"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<state::Member> member = bridge_.OnExecutor([&] { return node_.state.FindMember(request->node()); });
+  if (!member.ok()) return ToGrpc(member.status());
+  switch (request->change()) {
+    case v1::ChangeNodeRequest::CHANGE_REMOVE: return ToGrpc(Propose(wire::RemoveNode{member->id, ""}).status());
+    case v1::ChangeNodeRequest::CHANGE_BAN: return ToGrpc(Propose(wire::BanNode{member->id, ""}).status());
+    case v1::ChangeNodeRequest::CHANGE_UNBAN: return ToGrpc(Propose(wire::UnbanNode{member->id}).status());
+    case v1::ChangeNodeRequest::CHANGE_ROLE: {
+      absl::StatusOr<trust::RoleSet> roles = trust::RoleSet::Parse(request->roles());
+      if (!roles.ok()) return ToGrpc(roles.status());
+      return ToGrpc(Propose(wire::SetRole{member->id, roles->bits()}).status());
+    }
+    default: return ToGrpc(absl::InvalidArgumentError("no change is named"));
+  }
+}
+
+grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKeyRequest*, v1::RotateKeyReply* reply) {
+  if (absl::Status allowed = CheckOperator("replace this node's key"); !allowed.ok()) return ToGrpc(allowed);
+  // Order: the new key is on disk before the network knows it, and takes over after; a crash between leaves next.key,
+  // which the next start adopts when the network knows it.
+  const std::string next_path = node_.state_dir + "/next.key";
+  absl::StatusOr<trust::NodeKey> next = bridge_.OnExecutor([&]() -> absl::StatusOr<trust::NodeKey> {
+    if (!node_.state.has_network()) return absl::FailedPreconditionError("this node is in no network");
+    return trust::NodeKey::LoadOrCreate(node_.files, next_path, node_.rng);
+  });
+  if (!next.ok()) return ToGrpc(next.status());
+  absl::StatusOr<std::string> record = bridge_.OnExecutor([&]() -> absl::StatusOr<std::string> {
+    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    return trust::KeyRotation::Make(network.id, node_.key, *next, absl::ToUnixMillis(node_.executor.clock().Now()));
+  });
+  if (!record.ok()) return ToGrpc(record.status());
+  absl::StatusOr<wire::CommandResult> recorded = Propose(wire::RotateKey{*record});
+  if (!recorded.ok()) return ToGrpc(recorded.status());
+  reply->set_node_id(next->id().ToString());
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    node_.restart("taking the new key");
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupRequest* request, v1::BackupReply* reply) {
+  if (absl::Status allowed = CheckOperator("back up the key"); !allowed.ok()) return ToGrpc(allowed);
+  std::string genesis;
+  const absl::Status read = bridge_.OnExecutor([&]() -> absl::Status {
+    if (!node_.state.has_network()) return absl::OkStatus();
+    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    genesis = network.genesis_record;
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return ToGrpc(read);
+  absl::StatusOr<std::string> sealed = SealBackup(node_.key, genesis, request->passphrase(), node_.rng);
+  if (sealed.ok()) reply->set_archive(*std::move(sealed));
+  return ToGrpc(sealed.status());
+}
+
+}  // namespace gdf::services

@@ -1,0 +1,189 @@
+#include "gdfd/services/control_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/status_macros.h"
+#include "core/net/certificate.h"
+#include "gdfd/services/control_service.h"
+
+namespace gdf::services {
+namespace {
+
+constexpr int kMaxThreads = 64;  // of all control servers: calls that wait at the same time
+constexpr int kBacklog = 64;
+constexpr std::chrono::seconds kShutdownPatience{2};
+
+absl::StatusOr<int> ListenUnix(FileSystem& files, const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("control socket path '", path, "' has ", path.size(),
+                                                   " characters, at most ", sizeof(address.sun_path) - 1, " fit"));
+  }
+  path.copy(address.sun_path, path.size());
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos && slash > 0) GDF_RETURN_IF_ERROR(files.MakeFolders(path.substr(0, slash), 0755));
+  unlink(path.c_str());  // ours: the state folder's lock is held
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return ErrnoToStatus(errno, "make the socket", path);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0666) != 0 ||  // who may do what is decided by peer credentials
+      listen(fd, kBacklog) != 0) {
+    const int error = errno;
+    close(fd);
+    return ErrnoToStatus(error, "listen on", path);
+  }
+  return fd;
+}
+
+bool InGroup(uid_t uid, gid_t primary, gid_t group) {
+  if (primary == group) return true;
+  const passwd* user = getpwuid(uid);
+  if (user == nullptr) return false;
+  int count = 64;
+  std::vector<gid_t> groups(count);
+  if (getgrouplist(user->pw_name, user->pw_gid, groups.data(), &count) < 0) return false;
+  return std::find(groups.begin(), groups.begin() + count, group) != groups.begin() + count;
+}
+
+}  // namespace
+
+class ControlServer::Impl {
+ public:
+  explicit Impl(Node& node)
+      : node_(node), bridge_(std::make_unique<Bridge>(node.executor)), full_(node, *bridge_, Rights::kOperator),
+        read_only_(node, *bridge_, Rights::kReadOnly) {}
+
+  ~Impl() {
+    Shutdown();
+    if (listen_fd_ >= 0) close(listen_fd_);
+    if (stop_fd_ >= 0) close(stop_fd_);
+  }
+
+  absl::Status Start() {
+    const config::NodeConfig& config = node_.config;
+    if (!config.operator_group.empty()) {
+      const group* found = getgrnam(config.operator_group.c_str());
+      if (found == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat("operator_group: no group '", config.operator_group, "' here"));
+      }
+      operator_group_ = found->gr_gid;
+    }
+    GDF_ASSIGN_OR_RETURN(listen_fd_, ListenUnix(node_.files, config.control_socket));
+    stop_fd_ = eventfd(0, EFD_CLOEXEC);
+    grpc::ResourceQuota quota("control");
+    quota.SetMaxThreads(kMaxThreads);
+    operators_ = Build(full_, quota, nullptr);
+    onlookers_ = Build(read_only_, quota, nullptr);
+    if (config.remote_control.listen) {
+      GDF_ASSIGN_OR_RETURN(net::CertificatePem mine, net::MakeCertificatePem(node_.key.private_seed()));
+      GDF_ASSIGN_OR_RETURN(std::string clients, node_.files.Read(config.remote_control.client_certificates));
+      grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+      tls.pem_root_certs = clients;
+      tls.pem_key_cert_pairs.push_back({mine.private_key, mine.certificate});
+      // What a remote caller pins.
+      GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/control-cert.pem", mine.certificate, 0644));
+      remote_ = Build(full_, quota, grpc::SslServerCredentials(tls));
+      if (remote_ == nullptr) {
+        return absl::UnavailableError(
+            absl::StrCat("cannot listen on ", config::ToString(*config.remote_control.listen), " for remote control"));
+      }
+    }
+    accept_thread_.emplace([this] { Accept(); });
+    return absl::OkStatus();
+  }
+
+  void Shutdown() {
+    if (accept_thread_) {
+      const uint64_t one = 1;
+      if (write(stop_fd_, &one, sizeof(one)) == sizeof(one)) accept_thread_->join();
+      accept_thread_.reset();
+      unlink(node_.config.control_socket.c_str());
+    }
+    const auto deadline = std::chrono::system_clock::now() + kShutdownPatience;
+    for (std::unique_ptr<grpc::Server>* server : {&operators_, &onlookers_, &remote_}) {
+      if (*server) (*server)->Shutdown(deadline);
+      server->reset();
+    }
+  }
+
+  const std::string& remote_address() const { return remote_address_; }
+
+ private:
+  std::unique_ptr<grpc::Server> Build(ControlService& service, const grpc::ResourceQuota& quota,
+                                      std::shared_ptr<grpc::ServerCredentials> remote) {
+    grpc::ServerBuilder builder;
+    builder.SetResourceQuota(quota);
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    int port = 0;
+    const std::string where = remote ? config::ToString(*node_.config.remote_control.listen) : "";
+    if (remote) builder.AddListeningPort(where, remote, &port);
+    builder.RegisterService(&service);
+    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    if (remote && port == 0) return nullptr;
+    if (remote) remote_address_ = absl::StrCat(where.substr(0, where.rfind(':')), ":", port);
+    return server;
+  }
+
+  void Accept() {
+    pollfd watched[2] = {{listen_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    while (true) {
+      if (poll(watched, 2, -1) < 0 && errno != EINTR) return;
+      if (watched[1].revents != 0) return;
+      const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) continue;
+      ucred peer{};
+      socklen_t length = sizeof(peer);
+      if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        close(fd);
+        continue;
+      }
+      const bool may = peer.uid == geteuid() || peer.uid == 0 ||
+                       (operator_group_ && InGroup(peer.uid, peer.gid, *operator_group_));
+      grpc::AddInsecureChannelFromFd(may ? operators_.get() : onlookers_.get(), fd);
+    }
+  }
+
+  Node& node_;
+  std::unique_ptr<Bridge> bridge_;
+  ControlService full_, read_only_;
+  std::optional<gid_t> operator_group_;
+  int listen_fd_ = -1;
+  int stop_fd_ = -1;
+  std::string remote_address_;
+  std::unique_ptr<grpc::Server> operators_, onlookers_, remote_;
+  std::optional<std::thread> accept_thread_;
+};
+
+ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(Node& node) {
+  auto impl = std::make_unique<Impl>(node);
+  GDF_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
+}
+
+ControlServer::~ControlServer() = default;
+void ControlServer::Shutdown() { impl_->Shutdown(); }
+const std::string& ControlServer::remote_address() const { return impl_->remote_address(); }
+
+}  // namespace gdf::services

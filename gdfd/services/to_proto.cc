@@ -1,0 +1,104 @@
+#include "gdfd/services/to_proto.h"
+
+namespace gdf::services {
+
+namespace v1 = control::v1;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+v1::Node ToProto(const state::Member& member) {
+  v1::Node out;
+  out.set_id(member.id.ToString());
+  out.set_name(member.profile.name);
+  out.set_roles(member.roles.ToString());
+  out.set_state(std::string(state::ToString(member.status)));
+  out.set_coordinator(member.coordinator);
+  for (const std::string& address : member.profile.addresses) out.add_addresses(address);
+  out.set_cpu_threads(member.profile.resources.cpu_threads);
+  out.set_memory_bytes(member.profile.resources.memory_bytes);
+  for (const wire::GpuResource& gpu : member.profile.resources.gpus) {
+    out.add_gpus()->set_name(gpu.name);
+    out.mutable_gpus(out.gpus_size() - 1)->set_memory_bytes(gpu.memory_bytes);
+  }
+  out.set_version(member.profile.version);
+  out.set_joined_unix_ms(member.joined_unix_ms);
+  return out;
+}
+
+v1::Round ToProto(const state::RoundRecord& round) {
+  const wire::RoundMetrics& m = round.metrics;
+  v1::Round out;
+  out.set_round(round.round.value);
+  if (m.train_loss) out.set_loss(*m.train_loss);
+  if (m.valid_loss) out.set_validation_loss(*m.valid_loss);
+  out.set_tokens(m.tokens);
+  out.set_tokens_per_sec(m.tokens_per_sec);
+  out.set_bytes_sent(m.bytes_sent);
+  out.set_bytes_received(m.bytes_received);
+  out.set_compute_seconds(m.compute_sec);
+  out.set_compress_seconds(m.compress_sec);
+  out.set_exchange_seconds(m.exchange_sec);
+  out.set_aggregate_seconds(m.aggregate_sec);
+  out.set_members(m.contributors);
+  out.set_digest(round.theta.ToHex());
+  out.set_at_unix_ms(round.at_unix_ms);
+  out.set_utilisation(m.utilisation);
+  out.set_epoch(round.epoch.value);
+  return out;
+}
+
+v1::Event ToProto(const state::Event& event) {
+  v1::Event out;
+  out.set_id(event.id);
+  out.set_at_unix_ms(event.at_unix_ms);
+  if (event.job.value != 0) out.set_job(ToString(event.job));
+  if (!event.node.zero()) out.set_node(event.node.ToString());
+  out.set_severity(std::string(wire::ToString(event.severity)));
+  out.set_text(event.text);
+  return out;
+}
+
+v1::Job ToProto(const state::Job& job) {
+  v1::Job out;
+  out.set_id(ToString(job.id));
+  out.set_name(job.name);
+  switch (job.phase) {
+    case state::JobPhase::kPending: out.set_phase(v1::JOB_PHASE_PENDING); break;
+    case state::JobPhase::kRunning: out.set_phase(v1::JOB_PHASE_RUNNING); break;
+    case state::JobPhase::kFinished:
+      out.set_phase(job.verdict == wire::Verdict::kSucceeded   ? v1::JOB_PHASE_SUCCEEDED
+                    : job.verdict == wire::Verdict::kCancelled ? v1::JOB_PHASE_CANCELLED
+                                                               : v1::JOB_PHASE_FAILED);
+      break;
+  }
+  out.set_reason(job.reason);
+  out.set_submitter(job.owner.ToString());
+  out.set_submitted_unix_ms(job.submitted_unix_ms);
+  out.set_started_unix_ms(job.started_unix_ms);
+  out.set_ended_unix_ms(job.finished_unix_ms);
+  out.set_epoch(job.epoch.value);
+  if (!job.lead.zero()) out.set_lead(job.lead.ToString());
+  for (const NodeId& member : job.members) out.add_members(member.ToString());
+  out.set_rounds_done(job.rounds_done);
+  out.set_rounds_total(job.planned_rounds);
+  if (job.rounds_done > 0) {
+    *out.mutable_last_round() =
+        ToProto(state::RoundRecord{RoundId{job.rounds_done - 1}, job.epoch, 0, job.theta, job.metrics});
+  }
+  out.set_spec_yaml(job.spec_yaml);
+  return out;
+}
+
+v1::Invite ToProto(const state::InviteRecord& invite) {
+  v1::Invite out;
+  out.set_id(trust::ToString(invite.id));
+  out.set_roles(invite.roles.ToString());
+  out.set_expires_unix_ms(invite.expires_unix_ms);
+  out.set_uses_left(invite.uses_allowed - std::min(invite.uses, invite.uses_allowed));
+  out.set_revoked(invite.revoked);
+  return out;
+}
+
+}  // namespace gdf::services
