@@ -97,10 +97,10 @@ void AllowThreadsOnly(Filter& filter) {
 
 void AllowOnItself(Filter& filter) {
   const auto self = static_cast<scmp_datum_t>(getpid());
-  for (const char* name : {"kill", "tgkill"}) filter.Allow(name, {SCMP_A0(SCMP_CMP_EQ, self)});
-  filter.Allow("prlimit64", {SCMP_A0(SCMP_CMP_EQ, 0)});
+  for (const char* name : {"kill", "tgkill"}) filter.Allow(name, {SCMP_A0(SCMP_CMP_EQ, self, 0)});
+  filter.Allow("prlimit64", {SCMP_A0(SCMP_CMP_EQ, 0, 0)});
   for (const int option : {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA}) {
-    filter.Allow("prctl", {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(option))});
+    filter.Allow("prctl", {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(option), 0)});
   }
 }
 

@@ -5,6 +5,7 @@
 //   "mode NAME": how to answer from now on (see Mode)
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -37,8 +38,6 @@ namespace {
 using nlohmann::json;
 using train::Message;
 using train::MessageSocket;
-
-constexpr uint64_t kParams = 6;
 
 struct Hostile {
   MessageSocket socket{train::UniqueFd(train::kWorkerSocketFd)};
@@ -125,11 +124,15 @@ json LoadReply() {
           {"tokens_per_step", 1},      {"threads", 1}, {"device_name", "cpu"}, {"precision", 1}};
 }
 
+[[noreturn]] void Hang() {
+  while (true) poll(nullptr, 0, -1);
+}
+
 // Things to do instead of an answer, once.
 void Misbehave(Hostile& hostile, const json& request) {
   const std::string mode = hostile.mode;
   hostile.mode.clear();
-  if (mode == "hang") pause();
+  if (mode == "hang") Hang();
   if (mode == "abort") {
     std::cerr << "something is badly wrong" << std::endl;
     std::abort();
@@ -168,7 +171,7 @@ void Misbehave(Hostile& hostile, const json& request) {
       if (!hostile.socket.Send(std::move(message)).ok()) _exit(0);
     }
   }
-  pause();
+  Hang();
 }
 
 json Answer(Hostile& hostile, Message& request) {
