@@ -148,6 +148,7 @@ absl::StatusOr<StepProgress> StepProgressFromJson(const json& body) {
 
 json ToJson(const RunRequest& request) {
   json body = {{"until_step", request.until_step}};
+  if (request.from_step) body["from_step"] = *request.from_step;
   if (request.stream) {
     body["member_index"] = request.stream->member_index;
     body["num_members"] = request.stream->num_members;
@@ -160,6 +161,7 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const json& body) {
   FieldReader fields(body);
   RunRequest request;
   request.until_step = fields.Int("until_step");
+  if (fields.Has("from_step")) request.from_step = fields.Int("from_step");
   if (fields.Has("num_members")) {
     DataStream stream;
     ReadMember(fields, &stream.member_index, &stream.num_members);

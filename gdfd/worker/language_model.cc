@@ -63,6 +63,14 @@ int32_t Sample(absl::Span<const float> logits, const GenerateOptions& options, S
 
 }  // namespace
 
+absl::Status WarmUpLibtorch() {
+  return GuardTorch("starting libtorch", [] {
+    at::set_num_threads(1);
+    const at::Tensor square = at::ones({64, 64});
+    at::gelu(at::softmax(at::matmul(square, square), 1));
+  });
+}
+
 absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const ModelOptions& options) {
   GDF_ASSIGN_OR_RETURN(tensor::Layout layout, ParameterLayout(options.shape));
   if (options.threads < 1) {

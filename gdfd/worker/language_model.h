@@ -24,6 +24,10 @@ namespace gdf::worker {
 
 class Decoder;
 
+// Has libtorch look up now what it looks up once in files of the system (the kind of processor
+// decides which kernels it takes): before a sandbox forbids that. Starts no thread.
+absl::Status WarmUpLibtorch();
+
 struct ModelOptions {
   config::ModelShape shape;  // vocab is set
   bool on_gpu = false;       // the CUDA device 0; the caller has loaded libgdf_cuda.so

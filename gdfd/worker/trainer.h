@@ -73,6 +73,8 @@ class Trainer {
 
   // Inner steps done so far; the learning rate of the next one is LearningRateAt(train, step()).
   int64_t step() const { return step_; }
+  // Goes on as if so many were done: for a member that joined late.
+  void set_step(int64_t step) { step_ = step; }
   data::Cursor cursor() const { return sampler_.cursor(); }
 
   // Runs `steps` optimiser steps of gradient_accumulation passes each. `on_step`, when given, sees

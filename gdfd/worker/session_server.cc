@@ -1,0 +1,421 @@
+#include "gdfd/worker/session_server.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/tensor/finite.h"
+#include "core/train/messages.h"
+#include "gdfd/worker/params/parameters.h"
+#include "gdfd/worker/text_stream.h"
+
+namespace gdf::worker {
+namespace {
+
+using nlohmann::json;
+using train::FieldReader;
+using train::Message;
+using train::SharedSegment;
+
+constexpr size_t kMaxInputNameBytes = 4096;
+// Steps of small models are over in a millisecond: people need fewer lines than that.
+constexpr double kSecondsBetweenProgress = 0.1;
+
+Message MakeReply(json body = json::object()) {
+  Message message;
+  message.body = std::move(body);
+  return message;
+}
+
+// The session's word for an error of the trainer: to diverge is not to be called wrongly.
+absl::Status AsDataLoss(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kInvalidArgument) return status;
+  return absl::DataLossError(status.message());
+}
+
+absl::Status CheckFds(const Message& request, size_t expected) {
+  if (request.fds.size() == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(request.fds.size(), " descriptors came, expected ", expected));
+}
+
+}  // namespace
+
+absl::Status SessionServer::Serve() {
+  while (true) {
+    absl::StatusOr<Message> request = socket_.Receive();
+    if (absl::IsUnavailable(request.status())) return absl::OkStatus();
+    GDF_RETURN_IF_ERROR(request.status());
+    FieldReader fields(request->body);
+    request_id_ = fields.Word("id");
+    GDF_RETURN_IF_ERROR(fields.status());
+    Reply reply = Answer(*request);
+    Message message = reply.ok() ? *std::move(reply)
+                                 : MakeReply({{"error", train::StatusToJson(reply.status())}});
+    message.body["id"] = request_id_;
+    GDF_RETURN_IF_ERROR(socket_.Send(std::move(message)));
+  }
+}
+
+SessionServer::Handler SessionServer::FindHandler(std::string_view op) {
+  static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
+      {"input", &SessionServer::Input},       {"load", &SessionServer::Load},
+      {"segments", &SessionServer::Segments}, {"read", &SessionServer::Read},
+      {"apply", &SessionServer::Apply},       {"run", &SessionServer::Run},
+      {"emit", &SessionServer::Emit},         {"settle", &SessionServer::Settle},
+      {"evaluate", &SessionServer::Evaluate}, {"save", &SessionServer::Save},
+      {"restore", &SessionServer::Restore},   {"generate", &SessionServer::Generate},
+      {"export", &SessionServer::Export}};
+  for (const auto& [name, handler] : kHandlers) {
+    if (name == op) return handler;
+  }
+  return nullptr;
+}
+
+SessionServer::Reply SessionServer::Answer(Message& request) {
+  FieldReader fields(request.body);
+  const std::string op = fields.String("op", 64);
+  GDF_RETURN_IF_ERROR(fields.status());
+  const Handler handler = FindHandler(op);
+  if (handler == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("a worker has no operation '", op, "'"));
+  }
+  if (op != "input" && op != "load" && !job_) {
+    return absl::FailedPreconditionError(absl::StrCat(op, ": no job is loaded"));
+  }
+  return (this->*handler)(request);
+}
+
+absl::Status SessionServer::SendEvent(std::string_view event, json body) {
+  Message message = MakeReply(std::move(body));
+  message.body["id"] = request_id_;
+  message.body["event"] = event;
+  return socket_.Send(std::move(message));
+}
+
+absl::Status SessionServer::RequireTrainer(std::string_view what) const {
+  if (trainer_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(ToAbsl(what), ": the job was loaded without its data"));
+}
+
+SessionServer::Reply SessionServer::Input(Message& request) {
+  FieldReader fields(request.body);
+  const json& files = fields.Array("files", train::kMaxMessageFds);
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_RETURN_IF_ERROR(CheckFds(request, files.size()));
+  for (size_t i = 0; i < files.size(); ++i) {
+    FieldReader file(files[i]);
+    const std::string name = file.String("name", kMaxInputNameBytes);
+    const int64_t bytes = file.Int("bytes");
+    GDF_RETURN_IF_ERROR(file.status());
+    absl::StatusOr<Buffer> contents =
+        train::MapFile(std::move(request.fds[i]), static_cast<uint64_t>(bytes));
+    GDF_RETURN_IF_ERROR(Annotate(contents.status(), name));
+    GDF_RETURN_IF_ERROR(inputs_.Add(name, *std::move(contents)));
+  }
+  return MakeReply();
+}
+
+SessionServer::Reply SessionServer::Load(Message& request) {
+  if (job_) return absl::FailedPreconditionError("load: a job is already loaded");
+  GDF_ASSIGN_OR_RETURN(const train::LoadRequest load, train::LoadRequestFromJson(request.body));
+  GDF_ASSIGN_OR_RETURN(LoadedJob job, LoadedJob::Load(load.job_yaml, std::move(inputs_)));
+  job_ = std::move(job);
+  const absl::Status created = CreateModel(load);
+  if (!created.ok()) job_.reset();
+  GDF_RETURN_IF_ERROR(created);
+
+  const config::TrainSpec& train = job_->spec().train;
+  train::LoadResult result;
+  result.layout = model().layout();
+  result.vocab = config::Vocab(job_->shape());
+  result.train_tokens = static_cast<int64_t>(job_->train_tokens().size());
+  result.valid_tokens = static_cast<int64_t>(job_->valid_tokens().size());
+  result.tokens_per_step =
+      train.batch_size * train.gradient_accumulation * job_->spec().data.sequence_length;
+  result.threads = model().options().threads;
+  result.device_name = model().options().on_gpu ? "gpu" : "cpu";
+  result.precision = model().options().bf16 ? config::Precision::kBf16 : config::Precision::kFp32;
+  GDF_ASSIGN_OR_RETURN(json body, train::ToJson(result));
+  return MakeReply(std::move(body));
+}
+
+absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
+  const config::TrainSpec& train = job_->spec().train;
+  const int64_t threads = request.threads > 0 ? request.threads : train.threads;
+  TrainerOptions options;
+  options.model.shape = job_->shape();
+  options.model.bf16 = train.precision == config::Precision::kBf16;
+  options.model.recompute = train.recompute;
+  options.model.threads = threads > 0 ? static_cast<int>(threads) : options_.default_threads;
+  options.train = train;
+  options.sequence_length = job_->spec().data.sequence_length;
+  options.train_tokens = job_->train_tokens();
+  options.valid_tokens = job_->valid_tokens();
+  options.member_index = request.member_index;
+  options.num_members = request.num_members;
+  options.now_seconds = options_.now_seconds;
+  if (!job_->has_data()) {
+    GDF_ASSIGN_OR_RETURN(sampled_, LanguageModel::Create(options.model));
+    return absl::OkStatus();  // its parameters come with Apply
+  }
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::Create(options));
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer theta,
+                       tensor::FlatBuffer::Zeros(trainer->model().num_params()));
+  GDF_RETURN_IF_ERROR(job_->InitialParameters(theta.span()));
+  GDF_RETURN_IF_ERROR(trainer->model().SetParameters(theta.span()));
+  trainer_ = std::move(trainer);
+  return absl::OkStatus();
+}
+
+SessionServer::Reply SessionServer::Segments(Message& request) {
+  GDF_RETURN_IF_ERROR(CheckFds(request, 2));
+  const uint64_t theta_bytes = model().num_params() * sizeof(float);
+  FieldReader fields(request.body);
+  const int64_t down = fields.Int("down_bytes", static_cast<int64_t>(theta_bytes),
+                                  static_cast<int64_t>(theta_bytes));
+  const int64_t up = fields.Int("up_bytes", static_cast<int64_t>(theta_bytes));
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_ASSIGN_OR_RETURN(SharedSegment down_segment,
+                       SharedSegment::Open(std::move(request.fds[0]), down, /*writable=*/false));
+  GDF_ASSIGN_OR_RETURN(SharedSegment up_segment,
+                       SharedSegment::Open(std::move(request.fds[1]), up, /*writable=*/true));
+  down_.emplace(std::move(down_segment));
+  up_.emplace(std::move(up_segment));
+  return MakeReply();
+}
+
+SessionServer::Reply SessionServer::Read(Message&) {
+  if (!up_) return absl::FailedPreconditionError("read: there is no segment to write to");
+  GDF_RETURN_IF_ERROR(model().CopyParameters(up_->floats().subspan(0, model().num_params())));
+  return MakeReply();
+}
+
+SessionServer::Reply SessionServer::Apply(Message& request) {
+  if (!down_) return absl::FailedPreconditionError("apply: there is no segment to read from");
+  FieldReader fields(request.body);
+  const RoundId round{fields.Word("round")};
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_RETURN_IF_ERROR(model().SetParameters(down_->floats()));
+  applied_ = round;
+  return MakeReply();
+}
+
+SessionServer::Reply SessionServer::Run(Message& request) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("run"));
+  if (!applied_) return absl::FailedPreconditionError("run: no parameters were applied yet");
+  GDF_ASSIGN_OR_RETURN(const train::RunRequest run, train::RunRequestFromJson(request.body));
+  if (run.from_step) trainer_->set_step(*run.from_step);
+  if (run.stream) {
+    GDF_RETURN_IF_ERROR(
+        trainer_->SetStream(run.stream->member_index, run.stream->num_members, run.stream->cursor));
+  }
+  absl::Status told;
+  double last = -kSecondsBetweenProgress;
+  const auto on_step = [&](const StepMetrics& metrics) {
+    const double now = options_.now_seconds();
+    if (now - last < kSecondsBetweenProgress) return true;
+    last = now;
+    const train::StepProgress progress{metrics.step, metrics.loss, metrics.lr};
+    told = SendEvent("step", train::ToJson(progress));
+    return told.ok();
+  };
+  const int64_t steps = std::max<int64_t>(0, run.until_step - trainer_->step());
+  absl::StatusOr<RunResult> ran = trainer_->RunSteps(steps, on_step);
+  GDF_RETURN_IF_ERROR(told);
+  if (!ran.ok()) return AsDataLoss(ran.status());
+  train::RunResult result;
+  result.step = trainer_->step();
+  result.steps = ran->steps;
+  result.mean_loss = ran->mean_loss;
+  result.last_loss = ran->last_loss;
+  result.tokens = ran->tokens;
+  result.compute = absl::Seconds(ran->seconds);
+  result.cursor = trainer_->cursor();
+  return MakeReply(train::ToJson(result));
+}
+
+// The residual outlives a change of codec or options.
+absl::Status SessionServer::UseCodec(const train::EmitRequest& request) {
+  const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
+  if (feedback_ && request.codec == codec_spec_ && options.beta == feedback_options_.beta &&
+      options.max_norm == feedback_options_.max_norm) {
+    return absl::OkStatus();
+  }
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec,
+                       compress::Codec::Create(request.codec));
+  GDF_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
+                       compress::ErrorFeedback::Create(model().num_params(), codec.get(), options));
+  if (feedback_) GDF_RETURN_IF_ERROR(feedback.Restore(feedback_->residual()));
+  feedback_ = std::move(feedback);
+  codec_ = std::move(codec);
+  codec_spec_ = request.codec;
+  feedback_options_ = options;
+  return absl::OkStatus();
+}
+
+SessionServer::Reply SessionServer::Emit(Message& request) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("emit"));
+  GDF_ASSIGN_OR_RETURN(const train::EmitRequest emit, train::EmitRequestFromJson(request.body));
+  if (applied_ != emit.round) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("emit: the parameters of round ", emit.round.value, " were not applied"));
+  }
+  if (emitted_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("emit: the delta of round ", emitted_->value, " is not settled"));
+  }
+  GDF_RETURN_IF_ERROR(UseCodec(emit));
+  const double started = options_.now_seconds();
+  const uint64_t num_params = model().num_params();
+  const uint64_t bytes = codec_->PackedSize(num_params);
+  if (!up_ || bytes > up_->bytes().size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("emit: the segment is too small for ", bytes, " bytes"));
+  }
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer delta, tensor::FlatBuffer::Zeros(num_params));
+  GDF_RETURN_IF_ERROR(model().CopyParameters(delta.span()));
+  const absl::Span<const float> theta = down_->floats();
+  for (uint64_t i = 0; i < num_params; ++i) delta.data()[i] = theta[i] - delta.data()[i];
+  const absl::Status staged = feedback_->Stage(delta.span(), up_->bytes().subspan(0, bytes));
+  if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
+  GDF_RETURN_IF_ERROR(staged);
+  emitted_ = emit.round;
+  train::EmitResult result;
+  result.norm = feedback_->last_norm();
+  result.compute = absl::Seconds(options_.now_seconds() - started);
+  return MakeReply(train::ToJson(result));
+}
+
+SessionServer::Reply SessionServer::Settle(Message& request) {
+  FieldReader fields(request.body);
+  const RoundId round{fields.Word("round")};
+  const bool applied = fields.Bool("applied");
+  GDF_RETURN_IF_ERROR(fields.status());
+  if (emitted_ != round) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("settle: no delta of round ", round.value, " waits for it"));
+  }
+  GDF_RETURN_IF_ERROR(feedback_->Settle(applied));
+  emitted_.reset();
+  return MakeReply();
+}
+
+SessionServer::Reply SessionServer::Evaluate(Message& request) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("evaluate"));
+  FieldReader fields(request.body);
+  const int64_t max_batches = fields.Int("max_batches");
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_ASSIGN_OR_RETURN(const EvalResult result, trainer_->Evaluate(max_batches));
+  return MakeReply(train::ToJson(train::EvalResult{result.loss, result.tokens}));
+}
+
+// The trainer's inner state, then the residual (docs/formats/inner-state.md).
+SessionServer::Reply SessionServer::Save(Message&) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("save"));
+  const uint64_t inner_bytes = trainer_->state_bytes();
+  const uint64_t bytes = inner_bytes + model().num_params() * sizeof(float);
+  absl::StatusOr<train::UniqueFd> blob =
+      train::MakeBlob(bytes, [&](absl::Span<uint8_t> out) -> absl::Status {
+        GDF_RETURN_IF_ERROR(trainer_->SaveState(out.subspan(0, inner_bytes)));
+        if (!feedback_) return absl::OkStatus();  // the blob began as zeros
+        const absl::Span<const uint8_t> residual = tensor::AsBytes(feedback_->residual());
+        std::memcpy(out.data() + inner_bytes, residual.data(), residual.size());
+        return absl::OkStatus();
+      });
+  GDF_RETURN_IF_ERROR(blob.status());
+  Message reply = MakeReply({{"bytes", bytes}});
+  reply.fds.push_back(*std::move(blob));
+  return reply;
+}
+
+SessionServer::Reply SessionServer::Restore(Message& request) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("restore"));
+  GDF_RETURN_IF_ERROR(CheckFds(request, 1));
+  FieldReader fields(request.body);
+  const int64_t bytes = fields.Int("bytes");
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_ASSIGN_OR_RETURN(const Buffer state,
+                       train::MapFile(std::move(request.fds[0]), static_cast<uint64_t>(bytes)));
+  const uint64_t inner_bytes = trainer_->state_bytes();
+  const uint64_t num_params = model().num_params();
+  if (state.size() != inner_bytes + num_params * sizeof(float)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a saved state of ", state.size(), " bytes, expected ",
+                     inner_bytes + num_params * sizeof(float), ": it is another job's"));
+  }
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer residual, tensor::FlatBuffer::Zeros(num_params));
+  std::memcpy(residual.data(), state.span().data() + inner_bytes, num_params * sizeof(float));
+  train::EmitRequest codec;
+  GDF_ASSIGN_OR_RETURN(codec.codec,
+                       compress::CodecSpec::Parse(config::FormatCodec(job_->spec().rounds.codec)));
+  if (!feedback_) GDF_RETURN_IF_ERROR(UseCodec(codec));
+  const tensor::FlatBuffer& checked = residual;
+  GDF_RETURN_IF_ERROR(tensor::CheckFinite("saved residual", checked.span()));
+  GDF_RETURN_IF_ERROR(trainer_->RestoreState(state.span().subspan(0, inner_bytes)));
+  GDF_RETURN_IF_ERROR(feedback_->Restore(checked.span()));
+  emitted_.reset();
+  return MakeReply();
+}
+
+// A text needs a first token: the tokenizer's own, or the beginning of a line.
+absl::StatusOr<std::vector<int32_t>> SessionServer::EncodePrompt(const std::string& prompt) const {
+  const data::Tokenizer& tokenizer = job_->tokenizer();
+  GDF_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode(prompt, data::AddSpecial::kYes));
+  if (!ids.empty()) return ids;
+  const data::SpecialIds special = tokenizer.special_ids();
+  if (special.bos) return std::vector<int32_t>{*special.bos};
+  if (special.eos) return std::vector<int32_t>{*special.eos};
+  absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
+  if (newline.ok() && !newline->empty()) return newline;
+  return std::vector<int32_t>{0};
+}
+
+SessionServer::Reply SessionServer::Generate(Message& request) {
+  GDF_ASSIGN_OR_RETURN(const train::GenerateRequest generate,
+                       train::GenerateRequestFromJson(request.body));
+  GDF_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, EncodePrompt(generate.prompt));
+  const double started = options_.now_seconds();
+  TextStream text(job_->tokenizer());
+  absl::Status told;
+  const auto tell = [&](const std::string& piece) {
+    if (!piece.empty()) told = SendEvent("text", {{"text", piece}});
+    return told.ok();
+  };
+  GenerateOptions options;
+  options.max_new_tokens = generate.max_tokens;
+  options.temperature = generate.temperature;
+  options.top_k = generate.top_k;
+  options.seed = generate.seed;
+  options.stop_id = job_->tokenizer().special_ids().eos;
+  options.on_token = [&](int32_t id) { return tell(text.Add(id)); };
+  GDF_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, model().Generate(prompt, options));
+  if (told.ok()) tell(text.Finish());
+  GDF_RETURN_IF_ERROR(told);
+  train::GenerateResult result;
+  result.tokens = static_cast<int64_t>(ids.size());
+  result.compute = absl::Seconds(options_.now_seconds() - started);
+  return MakeReply(train::ToJson(result));
+}
+
+SessionServer::Reply SessionServer::Export(Message& request) {
+  FieldReader fields(request.body);
+  const auto dtype = static_cast<config::WeightDtype>(fields.Int("dtype", 0, 1));
+  GDF_RETURN_IF_ERROR(fields.status());
+  GDF_ASSIGN_OR_RETURN(const train::ExportPlan plan, job_->Export(dtype));
+  json files = json::array();
+  Message reply;
+  for (const train::ExportPlan::File& file : plan.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.contents.size()}});
+    GDF_ASSIGN_OR_RETURN(train::UniqueFd blob, train::MakeBlob(file.contents.span()));
+    reply.fds.push_back(std::move(blob));
+  }
+  reply.body = {{"layout", plan.layout.ToJson()}, {"files", std::move(files)}};
+  return reply;
+}
+
+}  // namespace gdf::worker

@@ -1,0 +1,88 @@
+// The worker's end of a session: answers the daemon's requests one after the other
+// (docs/formats/worker-protocol.md, core/train/worker_session.h). Free of libtorch's headers.
+#ifndef GDF_GDFD_WORKER_SESSION_SERVER_H_
+#define GDF_GDFD_WORKER_SESSION_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/compress/codec.h"
+#include "core/compress/error_feedback.h"
+#include "core/tensor/flat_buffer.h"
+#include "core/train/message_socket.h"
+#include "core/train/shared_segment.h"
+#include "core/train/worker_session.h"
+#include "gdfd/worker/loaded_job.h"
+#include "gdfd/worker/trainer.h"
+
+namespace gdf::worker {
+
+struct SessionOptions {
+  int default_threads = 1;              // when neither the daemon nor the job says
+  std::function<double()> now_seconds;  // of a monotonic clock
+};
+
+// Not thread-safe.
+class SessionServer {
+ public:
+  SessionServer(train::MessageSocket& socket, SessionOptions options)
+      : socket_(socket), options_(std::move(options)) {}
+
+  // Serves until the daemon closes the socket (OK) or breaks the protocol.
+  absl::Status Serve();
+
+ private:
+  using Reply = absl::StatusOr<train::Message>;
+  using Handler = Reply (SessionServer::*)(train::Message&);
+
+  static Handler FindHandler(std::string_view op);
+  Reply Answer(train::Message& request);
+  absl::Status SendEvent(std::string_view event, nlohmann::json body);
+
+  Reply Input(train::Message& request);
+  Reply Load(train::Message& request);
+  Reply Segments(train::Message& request);
+  Reply Read(train::Message& request);
+  Reply Apply(train::Message& request);
+  Reply Run(train::Message& request);
+  Reply Emit(train::Message& request);
+  Reply Settle(train::Message& request);
+  Reply Evaluate(train::Message& request);
+  Reply Save(train::Message& request);
+  Reply Restore(train::Message& request);
+  Reply Generate(train::Message& request);
+  Reply Export(train::Message& request);
+
+  absl::Status CreateModel(const train::LoadRequest& request);
+  absl::Status UseCodec(const train::EmitRequest& request);
+  absl::Status RequireTrainer(std::string_view what) const;
+  absl::StatusOr<std::vector<int32_t>> EncodePrompt(const std::string& prompt) const;
+  LanguageModel& model() { return trainer_ ? trainer_->model() : *sampled_; }
+
+  train::MessageSocket& socket_;
+  const SessionOptions options_;
+  uint64_t request_id_ = 0;  // of the request being answered
+
+  InputFiles inputs_;
+  std::optional<LoadedJob> job_;
+  std::unique_ptr<Trainer> trainer_;          // of a job with data
+  std::unique_ptr<LanguageModel> sampled_;    // of one without
+  std::optional<train::SharedSegment> down_;  // θ_t, after Apply
+  std::optional<train::SharedSegment> up_;
+  std::optional<RoundId> applied_;  // the round whose θ is in down_
+
+  compress::CodecSpec codec_spec_;
+  compress::ErrorFeedbackOptions feedback_options_;
+  std::unique_ptr<compress::Codec> codec_;
+  std::optional<compress::ErrorFeedback> feedback_;
+  std::optional<RoundId> emitted_;  // and not settled
+};
+
+}  // namespace gdf::worker
+
+#endif  // GDF_GDFD_WORKER_SESSION_SERVER_H_
