@@ -31,9 +31,16 @@ if(GDF_SANITIZE)
   if(GDF_WORKER OR GDF_CUDA)
     message(FATAL_ERROR "GDF_SANITIZE needs -DGDF_WORKER=OFF -DGDF_CUDA=OFF: libtorch is not instrumented")
   endif()
-  add_compile_options(-fsanitize=${GDF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")        # quick enough for whole tests; reports name lines
+  add_compile_options(-fsanitize=${GDF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_compile_options(-fno-sanitize=function)  # clang 14 cannot assemble some coroutines with it
   endif()
   add_link_options(-fsanitize=${GDF_SANITIZE})
+endif()
+if(GDF_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "GDF_FUZZ needs clang's libFuzzer: -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)  # the fuzzer sees which lines of core an input reaches
 endif()
