@@ -62,4 +62,21 @@ absl::Status CheckText(std::string_view what, std::string_view text, size_t max_
   return absl::OkStatus();
 }
 
+std::string SafeText(std::string_view text, size_t max_bytes) {
+  std::string safe;
+  while (!text.empty()) {
+    size_t length = SequenceLength(text);
+    const bool good = length != 0 && !IsControl(text.substr(0, length));
+    if (length == 0) length = 1;
+    if (safe.size() + (good ? length : 1) > max_bytes) break;
+    if (good) {
+      safe.append(text.substr(0, length));
+    } else {
+      safe.push_back('?');
+    }
+    text.remove_prefix(length);
+  }
+  return safe;
+}
+
 }  // namespace gdf

@@ -3,6 +3,7 @@
 #define GDF_CORE_BASE_NAME_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -17,6 +18,10 @@ absl::Status CheckName(std::string_view what, std::string_view name);
 // Text of at most `max_bytes`: valid UTF-8 (no surrogates, no overlong forms) without control characters
 // other than tab and newline. kInvalidArgument; `what` names the field.
 absl::Status CheckText(std::string_view what, std::string_view text, size_t max_bytes);
+
+// `text` as CheckText accepts it: what it would refuse becomes '?', byte by byte, and whole characters are cut off the
+// end. For reasons that carry messages of other programs.
+std::string SafeText(std::string_view text, size_t max_bytes);
 
 }  // namespace gdf
 

@@ -1,5 +1,8 @@
 #include "core/wire/artifact_messages.h"
 
+#include <set>
+
+#include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "proto/artifacts.pb.h"
@@ -47,21 +50,28 @@ absl::StatusOr<ArtifactHeader> DecodeArtifactHeader(std::string_view bytes) {
     return absl::InvalidArgumentError("malformed artifact header");
   }
   if (static_cast<size_t>(in.files_size()) > kMaxArtifactFiles) {
-    return absl::InvalidArgumentError(absl::StrCat("artifact header with ", in.files_size(), " files, at most ",
-                                                   kMaxArtifactFiles, " are accepted"));
+    return absl::InvalidArgumentError(absl::StrCat("artifact header with ", in.files_size(),
+                                                   " files, at most ", kMaxArtifactFiles,
+                                                   " are accepted"));
   }
   ArtifactHeader out;
   uint64_t total = 0;
+  std::set<std::string_view> names;
   for (const v1::ArtifactHeader::File& file : in.files()) {
-    if (!IsPlainName(file.name())) return absl::InvalidArgumentError("artifact header: a name is no plain file name");
+    if (!IsPlainName(file.name()))
+      return absl::InvalidArgumentError("artifact header: a name is no plain file name");
     if (file.size() > kMaxArtifactFileBytes - total) {
       return absl::InvalidArgumentError("artifact header: the side files are too large");
     }
     total += file.size();
+    if (!names.insert(file.name()).second) {
+      return absl::InvalidArgumentError("artifact header: a file is named twice");
+    }
     out.files.push_back({file.name(), file.size()});
   }
   if (in.num_params() > kMaxArtifactParams) {
-    return absl::InvalidArgumentError(absl::StrCat("artifact header: ", in.num_params(), " parameters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("artifact header: ", in.num_params(), " parameters"));
   }
   out.num_params = in.num_params();
   out.round = RoundId{in.round()};

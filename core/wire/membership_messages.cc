@@ -1,6 +1,8 @@
 #include "core/wire/membership_messages.h"
 
+#include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "proto/membership.pb.h"
 
@@ -47,6 +49,7 @@ std::string Encode(const WatchUpdate& message) {
     added->set_index(entry.index);
     added->set_command(entry.command);
   }
+  out.set_log_digest(Raw(message.log_digest));
   if (message.online) {
     out.set_has_presence(true);
     for (const NodeId& id : *message.online) out.add_online(Raw(id.digest()));
@@ -66,7 +69,7 @@ std::string Encode(const EpochCall& message) {
   out.set_job(message.job.value);
   out.set_current(message.current.value);
   for (const NodeId& id : message.lost) out.add_lost(Raw(id.digest()));
-  out.set_reason(message.reason.substr(0, kMaxEpochReasonBytes));
+  out.set_reason(SafeText(message.reason, kMaxEpochReasonBytes));
   return out.SerializeAsString();
 }
 
@@ -83,7 +86,8 @@ absl::StatusOr<JoinAnswer> DecodeJoinAnswer(std::string_view bytes) {
 
 absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes) {
   GDF_ASSIGN_OR_RETURN(v1::WatchCall in, Parse<v1::WatchCall>(bytes, "watch call"));
-  if (in.from_index() == 0) return absl::InvalidArgumentError("watch call: the log begins at index 1");
+  if (in.from_index() == 0)
+    return absl::InvalidArgumentError("watch call: the log begins at index 1");
   return WatchCall{in.from_index()};
 }
 
@@ -95,6 +99,7 @@ absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
                                                    " entries and ", in.online_size(), " nodes"));
   }
   WatchUpdate out;
+  GDF_ASSIGN_OR_RETURN(out.log_digest, Digest::FromBytes(in.log_digest()));
   for (v1::LogEntryMessage& entry : *in.mutable_entries()) {
     out.entries.push_back({entry.index(), std::move(*entry.mutable_command())});
   }
@@ -116,8 +121,10 @@ absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes) {
 
 absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes) {
   GDF_ASSIGN_OR_RETURN(v1::EpochCall in, Parse<v1::EpochCall>(bytes, "epoch call"));
-  if (static_cast<size_t>(in.lost_size()) > kMaxLostNodes || in.reason().size() > kMaxEpochReasonBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("epoch call with ", in.lost_size(), " lost nodes and a reason of ",
+  if (static_cast<size_t>(in.lost_size()) > kMaxLostNodes ||
+      in.reason().size() > kMaxEpochReasonBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch call with ", in.lost_size(),
+                                                   " lost nodes and a reason of ",
                                                    in.reason().size(), " bytes"));
   }
   EpochCall out{JobId{in.job()}, Epoch{in.current()}, {}, in.reason()};

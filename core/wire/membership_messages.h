@@ -1,5 +1,5 @@
-// Messages of core/membership and core/swarm as values. Decode functions accept bytes from strangers: every length is
-// bounded, and anything malformed is kInvalidArgument.
+// Messages of core/membership and core/swarm as values. Decode functions accept bytes from
+// strangers: every length is bounded, and anything malformed is kInvalidArgument.
 #ifndef GDF_CORE_WIRE_MEMBERSHIP_MESSAGES_H_
 #define GDF_CORE_WIRE_MEMBERSHIP_MESSAGES_H_
 
@@ -15,8 +15,8 @@
 
 namespace gdf::wire {
 
-inline constexpr size_t kMaxOnlineNodes = 20'000;      // in one presence list
-inline constexpr size_t kMaxLostNodes = 1024;          // in one epoch call
+inline constexpr size_t kMaxOnlineNodes = 20'000;  // in one presence list
+inline constexpr size_t kMaxLostNodes = 1024;      // in one epoch call
 inline constexpr size_t kMaxEpochReasonBytes = 512;
 inline constexpr size_t kMaxEntriesPerUpdate = 4'096;  // log entries in one message
 
@@ -40,6 +40,8 @@ struct LogEntryBytes {
 };
 struct WatchUpdate {
   std::vector<LogEntryBytes> entries;
+  Digest log_digest;  // of the coordinator's log up to the last of these entries: a member whose
+                      // log forks sees it
   std::optional<std::vector<NodeId>> online;  // when it changed
 };
 
@@ -54,7 +56,7 @@ struct EpochCall {
   JobId job;
   Epoch current;
   std::vector<NodeId> lost;
-  std::string reason;
+  std::string reason;  // encoding cuts it at kMaxEpochReasonBytes
 };
 
 std::string Encode(const JoinCall& message);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/encoding.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "proto/round.pb.h"
 
 namespace gdf::wire {
@@ -23,153 +23,9 @@ absl::Status Bad(std::string_view field, std::string_view what) {
       absl::StrCat("round message: ", std::string(field), " ", std::string(what)));
 }
 
-// --- To protobuf ---
-
-void Put(const Digest& digest, std::string* out) { out->assign(AsString(digest.span())); }
-void Put(const NodeId& node, std::string* out) { Put(node.digest(), out); }
-
-void Put(const RoundTag& tag, pb::Tag* out) {
-  out->set_job(tag.job.value);
-  out->set_epoch(tag.epoch.value);
-  out->set_round(tag.round.value);
-  out->set_attempt(tag.attempt);
-}
-
-void Put(const EpochRecord& record, pb::EpochRecord* out) {
-  out->set_epoch(record.epoch.value);
-  Put(record.lead, out->mutable_lead());
-  for (const NodeId& node : record.members) Put(node, out->add_members());
-}
-
-void Put(const DataCursor& cursor, pb::Cursor* out) {
-  out->set_epoch(cursor.epoch);
-  out->set_position(cursor.position);
-}
-
-void Put(const StateId& state, pb::StateId* out) {
-  out->set_round(state.round.value);
-  Put(state.theta, out->mutable_theta());
-  Put(state.momentum, out->mutable_momentum());
-  Put(state.cursor, out->mutable_cursor());
-}
-
-void Put(const Contribution& contribution, pb::Contribution* out) {
-  Put(contribution.node, out->mutable_node());
-  out->set_tokens(contribution.tokens);
-}
-
-void Put(const Receipt& receipt, pb::Receipt* out) {
-  Put(receipt.tag, out->mutable_tag());
-  for (const NodeId& node : receipt.voters) Put(node, out->add_voters());
-  for (const Contribution& c : receipt.contributions) Put(c, out->add_contributions());
-  Put(receipt.start_theta, out->mutable_start_theta());
-  Put(receipt.result, out->mutable_result());
-}
-
-void Put(const NodeSignature& signature, pb::NodeSignature* out) {
-  out->mutable_public_key()->assign(AsString(signature.public_key));
-  out->mutable_signature()->assign(AsString(signature.signature));
-}
-
-void Put(const Commit& commit, pb::Commit* out) {
-  Put(commit.receipt, out->mutable_receipt());
-  for (const NodeSignature& s : commit.signatures) Put(s, out->add_signatures());
-}
-
-struct RequestWriter {
-  pb::RoundRequest& out;
-  void operator()(const Enter& in) {
-    out.mutable_enter()->set_job(in.job.value);
-    Put(in.epoch, out.mutable_enter()->mutable_epoch());
-  }
-  void operator()(const SyncState& in) {
-    pb::SyncState* sync = out.mutable_sync_state();
-    Put(in.tag, sync->mutable_tag());
-    Put(in.target, sync->mutable_target());
-    Put(in.source, sync->mutable_source());
-    sync->set_install(in.install);
-    if (in.commit) Put(*in.commit, sync->mutable_commit());
-  }
-  void operator()(const RoundPlan& in) {
-    pb::RoundPlan* plan = out.mutable_plan();
-    Put(in.tag, plan->mutable_tag());
-    Put(in.start_theta, plan->mutable_start_theta());
-    plan->set_seed(in.seed);
-    plan->set_from_step(in.from_step);
-    plan->set_until_step(in.until_step);
-    plan->set_member_index(in.member_index);
-    plan->set_num_members(in.num_members);
-    Put(in.cursor, plan->mutable_cursor());
-    plan->set_deadline_us(absl::ToInt64Microseconds(in.deadline));
-  }
-  void operator()(const ExchangeStart& in) {
-    pb::ExchangeStart* start = out.mutable_exchange();
-    Put(in.tag, start->mutable_tag());
-    for (const Contribution& c : in.members) Put(c, start->add_members());
-    start->set_deadline_us(absl::ToInt64Microseconds(in.deadline));
-  }
-  void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
-  void operator()(const CommitRound& in) {
-    Put(in.tag, out.mutable_commit()->mutable_tag());
-    Put(in.commit, out.mutable_commit()->mutable_commit());
-  }
-  void operator()(const Abort& in) {
-    Put(in.tag, out.mutable_abort()->mutable_tag());
-    out.mutable_abort()->set_reason(in.reason.substr(0, kMaxReasonBytes));
-  }
-  void operator()(const EndJob& in) {
-    Put(in.tag, out.mutable_end()->mutable_tag());
-    out.mutable_end()->set_failure(in.failure.substr(0, kMaxReasonBytes));
-  }
-};
-
-struct ReplyWriter {
-  pb::RoundReply& out;
-  void operator()(const EnterReply& in) {
-    pb::EnterReply* reply = out.mutable_enter();
-    Put(in.committed, reply->mutable_committed());
-    if (in.commit) Put(*in.commit, reply->mutable_commit());
-    if (in.prepared) Put(*in.prepared, reply->mutable_prepared());
-    if (in.previous) Put(*in.previous, reply->mutable_previous());
-    reply->set_num_params(in.num_params);
-    reply->set_last_attempt(in.last_attempt);
-  }
-  void operator()(const RoundReport& in) {
-    pb::RoundReport* report = out.mutable_report();
-    Put(in.tag, report->mutable_tag());
-    report->set_refused(in.refused.substr(0, kMaxReasonBytes));
-    report->set_tokens(in.tokens);
-    report->set_steps(in.steps);
-    report->set_mean_loss(in.mean_loss);
-    report->set_delta_norm(in.delta_norm);
-    report->set_train_seconds(in.train_seconds);
-    report->set_compress_seconds(in.compress_seconds);
-    Put(in.cursor, report->mutable_cursor());
-    Put(in.packed, report->mutable_packed());
-  }
-  void operator()(const Prepared& in) {
-    pb::Prepared* prepared = out.mutable_prepared();
-    Put(in.tag, prepared->mutable_tag());
-    Put(in.result, prepared->mutable_result());
-    for (const NodeId& node : in.lost) Put(node, prepared->add_lost());
-    prepared->set_failure(in.failure.substr(0, kMaxReasonBytes));
-    prepared->set_exchange_seconds(in.exchange_seconds);
-    prepared->set_aggregate_seconds(in.aggregate_seconds);
-    prepared->set_payload_sent(in.payload_sent);
-    prepared->set_payload_received(in.payload_received);
-  }
-  void operator()(const Signed& in) { Put(in.signature, out.mutable_signature()->mutable_signature()); }
-  void operator()(const Done& in) {
-    out.mutable_done()->set_bytes_sent(in.bytes_sent);
-    out.mutable_done()->set_bytes_received(in.bytes_received);
-  }
-};
-
-// --- From protobuf ---
-
 absl::Status Get(std::string_view field, const std::string& in, Digest* out) {
   auto digest = Digest::FromBytes(in);
-  if (!digest.ok()) return Bad(field, digest.status().message().data());
+  if (!digest.ok()) return Bad(field, ToStd(digest.status().message()));
   *out = *digest;
   return absl::OkStatus();
 }
@@ -181,7 +37,8 @@ absl::Status Get(std::string_view field, const std::string& in, NodeId* out) {
   return absl::OkStatus();
 }
 
-absl::Status GetNodes(std::string_view field, const google::protobuf::RepeatedPtrField<std::string>& in,
+absl::Status GetNodes(std::string_view field,
+                      const google::protobuf::RepeatedPtrField<std::string>& in,
                       std::vector<NodeId>* out) {
   if (static_cast<size_t>(in.size()) > kMaxRoundMembers) return Bad(field, "has too many nodes");
   std::set<NodeId> seen;
@@ -226,7 +83,8 @@ absl::Status Get(const pb::StateId& in, StateId* out) {
 
 absl::Status GetContributions(const google::protobuf::RepeatedPtrField<pb::Contribution>& in,
                               std::vector<Contribution>* out) {
-  if (static_cast<size_t>(in.size()) > kMaxRoundMembers) return Bad("contributions", "are too many");
+  if (static_cast<size_t>(in.size()) > kMaxRoundMembers)
+    return Bad("contributions", "are too many");
   std::set<NodeId> seen;
   for (const pb::Contribution& c : in) {
     Contribution contribution;
@@ -245,7 +103,8 @@ absl::Status Get(const pb::Receipt& in, Receipt* out) {
   GDF_RETURN_IF_ERROR(GetContributions(in.contributions(), &out->contributions));
   GDF_RETURN_IF_ERROR(Get("receipt.start_theta", in.start_theta(), &out->start_theta));
   GDF_RETURN_IF_ERROR(Get(in.result(), &out->result));
-  if (out->result.round != out->tag.round.next()) return Bad("receipt.result", "is not of the next round");
+  if (out->result.round != out->tag.round.next())
+    return Bad("receipt.result", "is not of the next round");
   if (out->voters.empty()) return Bad("receipt.voters", "are missing");
   return absl::OkStatus();
 }
@@ -360,7 +219,8 @@ absl::Status Get(const pb::RoundReport& in, RoundReport* out) {
   GDF_RETURN_IF_ERROR(GetFigure("report.mean_loss", in.mean_loss(), &out->mean_loss));
   GDF_RETURN_IF_ERROR(GetFigure("report.delta_norm", in.delta_norm(), &out->delta_norm));
   GDF_RETURN_IF_ERROR(GetFigure("report.train_seconds", in.train_seconds(), &out->train_seconds));
-  GDF_RETURN_IF_ERROR(GetFigure("report.compress_seconds", in.compress_seconds(), &out->compress_seconds));
+  GDF_RETURN_IF_ERROR(
+      GetFigure("report.compress_seconds", in.compress_seconds(), &out->compress_seconds));
   GDF_RETURN_IF_ERROR(Get(in.cursor(), &out->cursor));
   return Get("report.packed", in.packed(), &out->packed);
 }
@@ -370,8 +230,10 @@ absl::Status Get(const pb::Prepared& in, Prepared* out) {
   GDF_RETURN_IF_ERROR(Get(in.result(), &out->result));
   GDF_RETURN_IF_ERROR(GetNodes("prepared.lost", in.lost(), &out->lost));
   GDF_RETURN_IF_ERROR(GetReason("prepared.failure", in.failure(), &out->failure));
-  GDF_RETURN_IF_ERROR(GetFigure("prepared.exchange_seconds", in.exchange_seconds(), &out->exchange_seconds));
-  GDF_RETURN_IF_ERROR(GetFigure("prepared.aggregate_seconds", in.aggregate_seconds(), &out->aggregate_seconds));
+  GDF_RETURN_IF_ERROR(
+      GetFigure("prepared.exchange_seconds", in.exchange_seconds(), &out->exchange_seconds));
+  GDF_RETURN_IF_ERROR(
+      GetFigure("prepared.aggregate_seconds", in.aggregate_seconds(), &out->aggregate_seconds));
   out->payload_sent = in.payload_sent();
   out->payload_received = in.payload_received();
   return absl::OkStatus();
@@ -403,55 +265,18 @@ absl::StatusOr<Variant> As(const Message& in) {
   return Variant(std::move(value));
 }
 
-template <typename Message, typename Value>
-std::string Encode(const Value& value) {
-  Message message;
-  Put(value, &message);
-  return message.SerializeAsString();
-}
-
 }  // namespace
-
-Buffer EncodeRoundRequest(const RoundRequest& request) {
-  pb::RoundRequest message;
-  std::visit(RequestWriter{message}, request);
-  return Buffer(message.SerializeAsString());
-}
-
-Buffer EncodeRoundReply(const RoundReply& reply) {
-  pb::RoundReply message;
-  std::visit(ReplyWriter{message}, reply);
-  return Buffer(message.SerializeAsString());
-}
-
-Buffer EncodeExchangeHello(const ExchangeHello& hello) {
-  pb::ExchangeHello message;
-  Put(hello.tag, message.mutable_tag());
-  message.set_shard(hello.shard);
-  message.set_num_params(hello.num_params);
-  message.set_contributes(hello.contributes);
-  return Buffer(message.SerializeAsString());
-}
-
-Buffer EncodeFetchState(const FetchState& fetch) {
-  pb::FetchState message;
-  message.set_job(fetch.job.value);
-  Put(fetch.state, message.mutable_state());
-  return Buffer(message.SerializeAsString());
-}
-
-std::string EncodeCommit(const Commit& commit) { return Encode<pb::Commit>(commit); }
-std::string EncodeReceipt(const Receipt& receipt) { return Encode<pb::Receipt>(receipt); }
-std::string EncodeEpochRecord(const EpochRecord& record) { return Encode<pb::EpochRecord>(record); }
 
 absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes) {
   pb::RoundRequest in;
   GDF_RETURN_IF_ERROR(Parse("request", bytes, &in));
   switch (in.request_case()) {
-    case pb::RoundRequest::kEnter: return As<Enter, pb::Enter, RoundRequest>(in.enter());
+    case pb::RoundRequest::kEnter:
+      return As<Enter, pb::Enter, RoundRequest>(in.enter());
     case pb::RoundRequest::kSyncState:
       return As<SyncState, pb::SyncState, RoundRequest>(in.sync_state());
-    case pb::RoundRequest::kPlan: return As<RoundPlan, pb::RoundPlan, RoundRequest>(in.plan());
+    case pb::RoundRequest::kPlan:
+      return As<RoundPlan, pb::RoundPlan, RoundRequest>(in.plan());
     case pb::RoundRequest::kExchange:
       return As<ExchangeStart, pb::ExchangeStart, RoundRequest>(in.exchange());
     case pb::RoundRequest::kPropose: {
@@ -459,10 +284,14 @@ absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes)
       GDF_RETURN_IF_ERROR(Get(in.propose().receipt(), &propose.receipt));
       return RoundRequest(std::move(propose));
     }
-    case pb::RoundRequest::kCommit: return As<CommitRound, pb::CommitRound, RoundRequest>(in.commit());
-    case pb::RoundRequest::kAbort: return As<Abort, pb::Abort, RoundRequest>(in.abort());
-    case pb::RoundRequest::kEnd: return As<EndJob, pb::EndJob, RoundRequest>(in.end());
-    case pb::RoundRequest::REQUEST_NOT_SET: break;
+    case pb::RoundRequest::kCommit:
+      return As<CommitRound, pb::CommitRound, RoundRequest>(in.commit());
+    case pb::RoundRequest::kAbort:
+      return As<Abort, pb::Abort, RoundRequest>(in.abort());
+    case pb::RoundRequest::kEnd:
+      return As<EndJob, pb::EndJob, RoundRequest>(in.end());
+    case pb::RoundRequest::REQUEST_NOT_SET:
+      break;
   }
   return Bad("request", "is of no known kind");
 }
@@ -471,16 +300,21 @@ absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes) {
   pb::RoundReply in;
   GDF_RETURN_IF_ERROR(Parse("reply", bytes, &in));
   switch (in.reply_case()) {
-    case pb::RoundReply::kEnter: return As<EnterReply, pb::EnterReply, RoundReply>(in.enter());
-    case pb::RoundReply::kReport: return As<RoundReport, pb::RoundReport, RoundReply>(in.report());
-    case pb::RoundReply::kPrepared: return As<Prepared, pb::Prepared, RoundReply>(in.prepared());
+    case pb::RoundReply::kEnter:
+      return As<EnterReply, pb::EnterReply, RoundReply>(in.enter());
+    case pb::RoundReply::kReport:
+      return As<RoundReport, pb::RoundReport, RoundReply>(in.report());
+    case pb::RoundReply::kPrepared:
+      return As<Prepared, pb::Prepared, RoundReply>(in.prepared());
     case pb::RoundReply::kSignature: {
       Signed reply;
       GDF_RETURN_IF_ERROR(Get(in.signature().signature(), &reply.signature));
       return RoundReply(reply);
     }
-    case pb::RoundReply::kDone: return RoundReply(Done{in.done().bytes_sent(), in.done().bytes_received()});
-    case pb::RoundReply::REPLY_NOT_SET: break;
+    case pb::RoundReply::kDone:
+      return RoundReply(Done{in.done().bytes_sent(), in.done().bytes_received()});
+    case pb::RoundReply::REPLY_NOT_SET:
+      break;
   }
   return Bad("reply", "is of no known kind");
 }
@@ -500,6 +334,7 @@ absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> byte
 absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes) {
   pb::FetchState in;
   GDF_RETURN_IF_ERROR(Parse("fetch", bytes, &in));
+  if (in.job() == 0) return Bad("fetch.job", "is 0");
   FetchState fetch;
   fetch.job = JobId{in.job()};
   GDF_RETURN_IF_ERROR(Get(in.state(), &fetch.state));

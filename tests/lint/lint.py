@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks of the source tree that no compiler makes.
 
-  lint.py CHECK ROOT     CHECK: layers, fences, tests_registered, texts, links
+  lint.py CHECK ROOT     CHECK: layers, fences, coroutines, tests_registered, texts, links
 Prints one line a finding, "path:line: what is wrong"; exits 1 when there is one.
 """
 import pathlib
@@ -59,8 +59,8 @@ def check_layers(root):
 # What may be included where: a pattern of the include, then the folders that may have it.
 FENCES = [
     (re.compile(r"^(torch|ATen|c10|caffe2)/"), ["gdfd/worker/", "cuda/", "tests/unit/worker/", "tests/bench/", "tests/gpu/"], "libtorch"),
-    (re.compile(r"\.pb\.h$"), ["core/wire/", "core/control/", "gdfd/services/", "tests/support/"], "generated protobuf"),
-    (re.compile(r"^grpcpp?/"), ["core/control/", "gdfd/services/", "tests/support/"], "gRPC"),
+    (re.compile(r"\.pb\.h$"), ["core/wire/", "core/control/", "gdfd/services/", "tests/support/", "tests/unit/wire/", "tests/unit/services/"], "generated protobuf"),
+    (re.compile(r"^grpcpp?/"), ["core/control/", "gdfd/services/", "tests/support/", "tests/unit/services/"], "gRPC"),
     (re.compile(r"^yaml-cpp/"), ["core/config/"], "yaml-cpp"),
     (re.compile(r"^sqlite3\.h$"), ["core/store/", "core/state/"], "SQLite"),
     (re.compile(r"^(asio\.hpp|asio/|openssl/(ssl|x509|tls1))"), ["core/net/", "tests/unit/net/", "tests/bench/"], "Asio and OpenSSL's TLS"),
@@ -85,6 +85,33 @@ def check_fences(root):
                 yield path, number, "sleeping is for nobody: wait for the event with a deadline"
             if CLOCKS.search(code) and name.startswith("core/") and not name.startswith("core/base/"):
                 yield path, number, "clocks and the environment are passed in (core/base)"
+
+
+LAMBDA = re.compile(r"\[[^\]\[]*\]\s*(\([^)]*\))?\s*(mutable\s*)?(->[^{;]*)?\{")
+BRACES = re.compile(r"[\w>]\{[^}]|[(,=]\s*\{")
+
+
+def expression_after(text, start):
+    """From `start` to the end of the statement or of the bracket that it stands in."""
+    depth = 0
+    for end in range(start, len(text)):
+        if text[end] in "([{":
+            depth += 1
+        elif text[end] in ")]}":
+            depth -= 1
+        if depth < 0 or (text[end] == ";" and depth == 0):
+            return text[start:end]
+    return text[start:]
+
+
+def check_coroutines(root):
+    """GCC 12 copies lambdas and braced aggregates inside a co_await expression bit by bit and destroys them twice."""
+    for path in sources(root, "core", "gdfd", "gdfctl", "tests"):
+        text = re.sub(r"//[^\n]*", "", path.read_text(errors="replace"))
+        for found in re.finditer(r"\bco_await\b", text):
+            expression = expression_after(text, found.end())
+            if LAMBDA.search(expression) or BRACES.search(expression):
+                yield path, text.count("\n", 0, found.start()) + 1, "give the lambda or aggregate a name before co_await"
 
 
 def check_tests_registered(root):

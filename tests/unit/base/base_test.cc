@@ -5,6 +5,7 @@
 #include "core/base/hash.h"
 #include "core/base/ids.h"
 #include "core/base/log.h"
+#include "core/base/name.h"
 #include "core/base/rng.h"
 #include "core/base/text.h"
 
@@ -22,6 +23,16 @@ TEST_CASE("base32 agrees with RFC 4648 section 10 and has one text per value") {
   CHECK_FALSE(Base32Decode("mzxw6ytbo").ok());   // impossible length
   CHECK_FALSE(Base32Decode("mz1").ok());         // foreign character
   CHECK_FALSE(Base32Decode("mzxw6ytboj").ok());  // set trailing bits
+}
+
+TEST_CASE("safe text is what CheckText accepts, cut between characters") {
+  CHECK(SafeText("a\nb\tc", 9) == "a\nb\tc");
+  CHECK(SafeText("θθθ", 6) == "θθθ");
+  CHECK(SafeText("θθθ", 5) == "θθ");  // 2 bytes each
+  CHECK(SafeText("θθθ", 0).empty());
+  CHECK(SafeText("a\xff\x1b[31mb\xce", 99) == "a??[31mb?");
+  CHECK(SafeText("\xed\xa0\x80", 99) == "???");  // a surrogate
+  CHECK(CheckText("t", SafeText("\xce\xce\xb8\x7f\xc2\x85", 4), 4).ok());
 }
 
 TEST_CASE("the Merkle root binds content, order and length") {
