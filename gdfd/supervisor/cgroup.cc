@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -92,12 +93,10 @@ absl::StatusOr<std::string> DelegatedCgroup(const std::string& mount, std::strin
   return folder;
 }
 
-absl::StatusOr<Cgroup> Cgroup::Create(const std::string& parent, std::string_view name,
-                                      uint64_t memory_bytes, int max_tasks) {
-  const std::string folder = absl::StrCat(parent, "/", ToAbsl(name));
-  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
-    return Unavailable("make the control group", folder);
-  }
+absl::StatusOr<Cgroup> Cgroup::Create(const std::string& parent, uint64_t memory_bytes,
+                                      int max_tasks) {
+  std::string folder = parent + "/worker-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return Unavailable("make a control group in", parent);
   Cgroup group(folder);
   if (memory_bytes > 0) {
     GDF_RETURN_IF_ERROR(Put(folder + "/memory.max", absl::StrCat(memory_bytes)));
@@ -112,8 +111,11 @@ Cgroup::~Cgroup() {
   if (!folder_.empty()) rmdir(folder_.c_str());
 }
 
-absl::Status Cgroup::Add(pid_t process) {
-  return Put(folder_ + "/cgroup.procs", absl::StrCat(process));
+absl::StatusOr<train::UniqueFd> Cgroup::OpenProcs() const {
+  const std::string path = folder_ + "/cgroup.procs";
+  train::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd.valid()) return Unavailable("open", path);
+  return fd;
 }
 
 bool Cgroup::RanOutOfMemory() const {

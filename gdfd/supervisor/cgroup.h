@@ -3,14 +3,14 @@
 #ifndef GDF_GDFD_SUPERVISOR_CGROUP_H_
 #define GDF_GDFD_SUPERVISOR_CGROUP_H_
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/train/unique_fd.h"
 
 namespace gdf::supervisor {
 
@@ -23,14 +23,20 @@ absl::StatusOr<std::string> DelegatedCgroup(const std::string& mount, std::strin
 // One worker's group, removed with this object (the worker must have ended by then). Movable.
 class Cgroup {
  public:
-  // `parent` is what DelegatedCgroup gave. No swap, at most `max_tasks` threads; memory_bytes 0: no
-  // memory limit.
-  static absl::StatusOr<Cgroup> Create(const std::string& parent, std::string_view name,
-                                       uint64_t memory_bytes, int max_tasks);
+  // A new group under `parent`, which is what DelegatedCgroup gave. No swap, at most `max_tasks`
+  // threads; memory_bytes 0: no memory limit.
+  static absl::StatusOr<Cgroup> Create(const std::string& parent, uint64_t memory_bytes,
+                                       int max_tasks);
   Cgroup(Cgroup&& other) noexcept : folder_(std::move(other.folder_)) { other.folder_.clear(); }
   ~Cgroup();
 
-  absl::Status Add(pid_t process);
+  Cgroup& operator=(Cgroup&& other) noexcept {
+    std::swap(folder_, other.folder_);
+    return *this;
+  }
+
+  // Open for writing: a process that writes "0" to it joins the group.
+  absl::StatusOr<train::UniqueFd> OpenProcs() const;
   // Whether the kernel has killed a process of the group for lack of memory.
   bool RanOutOfMemory() const;
 

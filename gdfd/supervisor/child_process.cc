@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include "core/base/text.h"
 #include "core/train/message_socket.h"
 #include "core/train/protocol.h"
+#include "gdfd/supervisor/spawn.h"
 
 namespace gdf::supervisor {
 namespace {
@@ -25,43 +24,6 @@ namespace {
 constexpr int kMaxThreads = 1024;  // CUDA alone starts dozens; a fork bomb of threads stops here
 // A batch of inputs is kMaxMessageFds; a GPU has some dozens of its own.
 constexpr rlim_t kMaxOpenFiles = 512;
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// The attributes and file actions of posix_spawn, freed together.
-struct SpawnPlan {
-  SpawnPlan() {
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_init(&actions);
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    // A session of its own: a terminal's Ctrl-C reaches the daemon, which ends the worker.
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-  }
-  ~SpawnPlan() {
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_t actions;
-};
-
-absl::Status SetLimit(pid_t pid, __rlimit_resource resource, rlim_t value) {
-  const rlimit limit{value, value};
-  if (prlimit(pid, resource, &limit, nullptr) != 0) {
-    return ErrnoToStatus(errno, "limit the resources of", absl::StrCat("process ", pid));
-  }
-  return absl::OkStatus();
-}
 
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -78,53 +40,39 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   const train::UniqueFd error_pipe(pipe_fds[1]);
   GDF_ASSIGN_OR_RETURN(auto sockets, train::MakeSocketPair());
   child->socket_ = std::move(sockets.first);
-  GDF_RETURN_IF_ERROR(child->Spawn(options, sockets.second.get(), error_pipe.get()));
-  GDF_RETURN_IF_ERROR(child->Limit(options));
+  SpawnRequest request;
+  request.program = options.program;
+  request.arguments = options.arguments;
+  request.environment = options.environment;
+  request.socket = sockets.second.get();
+  request.error_pipe = error_pipe.get();
+  train::UniqueFd cgroup_procs;
+  GDF_RETURN_IF_ERROR(child->PlanLimits(options, request, cgroup_procs));
+  GDF_ASSIGN_OR_RETURN(Spawned spawned, Spawn(request));
+  child->pid_ = spawned.pid;
+  child->pid_fd_ = std::move(spawned.pid_fd);
   return child;
 }
 
-absl::Status ChildProcess::Spawn(const ChildOptions& options, int socket, int error_pipe) {
-  SpawnPlan plan;
-  posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&plan.actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&plan.actions, error_pipe, 2);
-  posix_spawn_file_actions_adddup2(&plan.actions, socket, train::kWorkerSocketFd);
-  posix_spawn_file_actions_addclosefrom_np(&plan.actions, train::kWorkerSocketFd + 1);
-  std::vector<std::string> arguments = options.arguments;
-  arguments.insert(arguments.begin(), options.program);
-  const int error = posix_spawn(&pid_, options.program.c_str(), &plan.actions, &plan.attributes,
-                                Pointers(arguments).data(), Pointers(options.environment).data());
-  if (error != 0) {
-    pid_ = -1;
-    return ErrnoToStatus(error, "start", options.program);
-  }
-  // The child cannot be reaped by anyone else, so the number still means it.
-  pid_fd_.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  if (!pid_fd_.valid()) return ErrnoToStatus(errno, "watch", options.program);
-  return absl::OkStatus();
-}
-
-absl::Status ChildProcess::Limit(const ChildOptions& options) {
+absl::Status ChildProcess::PlanLimits(const ChildOptions& options, SpawnRequest& request,
+                                      train::UniqueFd& cgroup_procs) {
   memory_bytes_ = options.memory_bytes;
-  GDF_RETURN_IF_ERROR(SetLimit(pid_, RLIMIT_CORE, 0));
-  GDF_RETURN_IF_ERROR(SetLimit(pid_, RLIMIT_NOFILE, kMaxOpenFiles));
+  request.limits = {{RLIMIT_CORE, 0}, {RLIMIT_NOFILE, kMaxOpenFiles}};
   // Counted per user: of use where the worker gets a user of its own.
-  if (geteuid() == 0) GDF_RETURN_IF_ERROR(SetLimit(pid_, RLIMIT_NPROC, kMaxThreads));
+  if (geteuid() == 0) request.limits.push_back({RLIMIT_NPROC, kMaxThreads});
   if (!options.cgroup_parent.empty()) {
-    GDF_ASSIGN_OR_RETURN(Cgroup group,
-                         Cgroup::Create(options.cgroup_parent, absl::StrCat("worker-", pid_),
-                                        options.memory_bytes, kMaxThreads));
-    GDF_RETURN_IF_ERROR(group.Add(pid_));
-    cgroup_.emplace(std::move(group));
+    GDF_ASSIGN_OR_RETURN(
+        cgroup_, Cgroup::Create(options.cgroup_parent, options.memory_bytes, kMaxThreads));
+    GDF_ASSIGN_OR_RETURN(cgroup_procs, cgroup_->OpenProcs());
+    request.cgroup_procs = cgroup_procs.get();
     memory_limit_ = "memory limit by control group";
-    return absl::OkStatus();
-  }
-  if (options.memory_bytes == 0) {
+  } else if (options.memory_bytes > 0) {
+    request.limits.push_back({RLIMIT_DATA, options.memory_bytes});
+    memory_limit_ = "memory limit by RLIMIT_DATA";
+  } else {
     memory_limit_ = "no memory limit";
-    return absl::OkStatus();
   }
-  memory_limit_ = "memory limit by RLIMIT_DATA";
-  return SetLimit(pid_, RLIMIT_DATA, options.memory_bytes);
+  return absl::OkStatus();
 }
 
 ChildProcess::~ChildProcess() {
@@ -136,11 +84,7 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::Kill() {
-  if (pid_fd_.valid()) {
-    syscall(SYS_pidfd_send_signal, pid_fd_.get(), SIGKILL, nullptr, 0);
-  } else if (pid_ > 0 && !reaped_) {
-    kill(pid_, SIGKILL);
-  }
+  syscall(SYS_pidfd_send_signal, pid_fd_.get(), SIGKILL, nullptr, 0);
 }
 
 train::ExitInfo ChildProcess::Reap() {

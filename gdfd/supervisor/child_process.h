@@ -18,6 +18,8 @@
 
 namespace gdf::supervisor {
 
+struct SpawnRequest;
+
 struct ChildOptions {
   std::string program;
   std::vector<std::string> arguments;    // after the program's name
@@ -57,8 +59,8 @@ class ChildProcess {
 
  private:
   ChildProcess() = default;
-  absl::Status Spawn(const ChildOptions& options, int socket, int error_pipe);
-  absl::Status Limit(const ChildOptions& options);
+  absl::Status PlanLimits(const ChildOptions& options, SpawnRequest& request,
+                          train::UniqueFd& cgroup_procs);
 
   pid_t pid_ = -1;
   bool reaped_ = false;

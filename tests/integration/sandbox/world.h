@@ -38,6 +38,7 @@ struct World {
     options.label = "hostile";
     absl::StatusOr<std::unique_ptr<WorkerProcess>> worker =
         WorkerProcess::Start(executor, std::move(options));
+    INFO(worker.status());
     REQUIRE(worker.ok());
     return *std::move(worker);
   }
