@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/trust/node_key.h"
@@ -12,7 +13,8 @@ namespace {
 
 // Log entries in one message; the transport's own limit is a little above 1 MiB.
 constexpr size_t kUpdateBytes = size_t{512} << 10;
-// A watcher that is told nothing else hears this often who is online, so that a lost peer event heals.
+// A watcher that is told nothing else hears this often who is online, so that a lost peer event
+// heals.
 constexpr absl::Duration kPresenceInterval = absl::Seconds(30);
 constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
 
@@ -21,18 +23,23 @@ constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
 Coordinator::Coordinator(net::Transport& transport, state::State& state, const Clock& clock)
     : transport_(transport), state_(state), log_(state, clock) {
   state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(false); });
+  net::MethodOptions watch;
+  watch.max_concurrent_per_peer = 4;  // one, and those that the peer has lost but this node not yet
   net::MethodOptions open;
   open.open_to_strangers = true;
   open.max_concurrent_per_peer = 1;
   registrations_.push_back(transport_.HandleCall(
-      "membership.join", [this](NodeId peer, Buffer request) { return ServeJoin(peer, std::move(request)); }, open));
-  registrations_.push_back(transport_.HandleCall("membership.propose", [this](NodeId peer, Buffer request) {
-    return ServePropose(peer, std::move(request));
-  }));
+      "membership.join",
+      [this](NodeId peer, Buffer request) { return ServeJoin(peer, std::move(request)); }, open));
+  registrations_.push_back(transport_.HandleCall(
+      "membership.propose",
+      [this](NodeId peer, Buffer request) { return ServePropose(peer, std::move(request)); }));
   registrations_.push_back(transport_.HandleStream(
       "membership.watch",
-      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeWatch(peer, std::move(stream)); },
-      {}));
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) {
+        return ServeWatch(peer, std::move(stream));
+      },
+      watch));
   registrations_.push_back(
       transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(true); }));
 }
@@ -47,7 +54,8 @@ std::vector<NodeId> Coordinator::Online() const {
   for (const NodeId& peer : transport_.Peers()) {
     if (state_.CheckMember(peer, trust::Operation::kReadState).ok()) online.push_back(peer);
   }
-  online.insert(std::upper_bound(online.begin(), online.end(), transport_.self()), transport_.self());
+  online.insert(std::upper_bound(online.begin(), online.end(), transport_.self()),
+                transport_.self());
   return online;
 }
 
@@ -59,16 +67,19 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServeJoin(NodeId peer, Buffer request)
   GDF_CO_ASSIGN_OR_RETURN(wire::JoinCall call, wire::DecodeJoinCall(request.view()));
   GDF_CO_ASSIGN_OR_RETURN(wire::Command command, wire::DecodeCommand(call.command));
   const auto* join = std::get_if<wire::Join>(&command.body);
-  if (join == nullptr) co_return absl::InvalidArgumentError("a join call must carry a join command");
+  if (join == nullptr)
+    co_return absl::InvalidArgumentError("a join call must carry a join command");
   if (trust::NodeIdOf(join->public_key) != peer) {
-    co_return absl::PermissionDeniedError("the key to be joined is not the one this connection was made with");
+    co_return absl::PermissionDeniedError(
+        "the key to be joined is not the one this connection was made with");
   }
   command.actor = peer;
   GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
   GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
   Log(LogLevel::kInfo, "join", {{"node", peer.Short()}, {"result", result.status}});
   transport_.RecheckAdmission();
-  co_return Buffer(wire::Encode(wire::JoinAnswer{wire::EncodeCommandResult(result), network.genesis_record}));
+  co_return Buffer(
+      wire::Encode(wire::JoinAnswer{wire::EncodeCommandResult(result), network.genesis_record}));
 }
 
 Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer request) {
@@ -78,7 +89,7 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer reque
   co_return Buffer(wire::EncodeCommandResult(result));
 }
 
-Task<void> Coordinator::ServeWatch(NodeId, std::unique_ptr<net::Stream> stream) {
+Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream) {
   absl::StatusOr<std::optional<Buffer>> request = co_await stream->Receive(kWatchCallTimeout);
   if (!request.ok() || !request->has_value()) co_return;
   absl::StatusOr<wire::WatchCall> call = wire::DecodeWatchCall((*request)->view());
@@ -88,8 +99,9 @@ Task<void> Coordinator::ServeWatch(NodeId, std::unique_ptr<net::Stream> stream) 
   }
   if (call->from_index > state_.last_applied() + 1) {
     stream->Cancel(absl::DataLossError(absl::StrCat(
-        "you have ", call->from_index - 1, " log entries, this coordinator ", state_.last_applied(),
-        ": its state was rolled back")));
+        "node ", peer.Short(), " has ", call->from_index - 1, " log entries, this coordinator ",
+        state_.last_applied(),
+        ": the coordinator's state was rolled back; give it a newer copy of its state folder")));
     co_return;
   }
   // Destroyed with this frame, also when the registration goes while the stream is open.
@@ -103,28 +115,37 @@ Task<void> Coordinator::ServeWatch(NodeId, std::unique_ptr<net::Stream> stream) 
   if (!ended.ok()) stream->Cancel(ended);
 }
 
+// Whether it is (also) about who is online.
+Task<bool> Coordinator::WaitForNews(Watcher& watcher) {
+  const std::optional<bool> woken = co_await watcher.wake.Pop(kPresenceInterval);
+  bool presence = !woken || *woken;
+  while (!watcher.wake.empty()) {
+    const std::optional<bool> more = co_await watcher.wake.Pop();
+    presence = presence || (more && *more);
+  }
+  co_return presence;
+}
+
 Task<absl::Status> Coordinator::StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next) {
   bool presence = true;
   while (true) {
+    while (!presence && next > state_.last_applied()) presence = co_await WaitForNews(watcher);
+    // Who is online goes in messages of its own: together with entries it could exceed one.
     wire::WatchUpdate update;
-    GDF_CO_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries, state_.LogEntries(next, kUpdateBytes));
-    for (state::LogEntry& entry : entries) {
-      if (update.entries.size() == wire::kMaxEntriesPerUpdate) break;
-      next = entry.index + 1;
-      update.entries.push_back({entry.index, std::move(entry.command)});
+    if (presence) {
+      update.online = Online();
+    } else {
+      GDF_CO_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries,
+                              state_.LogEntries(next, kUpdateBytes));
+      for (state::LogEntry& entry : entries) {
+        if (update.entries.size() == wire::kMaxEntriesPerUpdate) break;
+        next = entry.index + 1;
+        update.entries.push_back({entry.index, std::move(entry.command)});
+      }
     }
-    if (presence) update.online = Online();
     presence = false;
-    if (!update.entries.empty() || update.online) {
-      GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(update))));
-    }
-    if (next <= state_.last_applied()) continue;
-    std::optional<bool> woken = co_await watcher.wake.Pop(kPresenceInterval);
-    presence = !woken || *woken;
-    while (!watcher.wake.empty()) {
-      std::optional<bool> more = co_await watcher.wake.Pop();
-      if (more && *more) presence = true;
-    }
+    GDF_CO_ASSIGN_OR_RETURN(update.log_digest, state_.LogDigest(next - 1));
+    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(update))));
   }
 }
 

@@ -1,5 +1,6 @@
-// The coordinator's services to members and joiners: records their commands, streams the command log and says who is
-// online. Methods: membership.join (open to strangers, who show an invite's secret), membership.propose, membership.watch.
+// The coordinator's services to members and joiners: records their commands, streams the command
+// log and says who is online. Methods: membership.join (open to strangers, who show an invite's
+// secret), membership.propose, membership.watch.
 #ifndef GDF_CORE_MEMBERSHIP_COORDINATOR_H_
 #define GDF_CORE_MEMBERSHIP_COORDINATOR_H_
 
@@ -23,7 +24,9 @@ class Coordinator {
   ~Coordinator();
 
   // As CommandLog::Propose.
-  absl::StatusOr<wire::CommandResult> Propose(wire::Command command) { return log_.Propose(std::move(command)); }
+  absl::StatusOr<wire::CommandResult> Propose(wire::Command command) {
+    return log_.Propose(std::move(command));
+  }
   // This node and the members connected with it, in order of their ids.
   std::vector<NodeId> Online() const;
 
@@ -35,6 +38,7 @@ class Coordinator {
   Task<absl::StatusOr<Buffer>> ServeJoin(NodeId peer, Buffer request);
   Task<absl::StatusOr<Buffer>> ServePropose(NodeId peer, Buffer request);
   Task<void> ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream);
+  Task<bool> WaitForNews(Watcher& watcher);
   Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
   void Wake(bool presence);
 

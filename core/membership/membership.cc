@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
-#include "core/wire/membership_messages.h"
+#include "core/base/text.h"
 
 namespace gdf::membership {
 namespace {
@@ -12,7 +15,24 @@ namespace {
 constexpr absl::Duration kOpenTimeout = absl::Seconds(15);
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
-constexpr absl::Duration kLastRetry = absl::Seconds(10);  // a coordinator that comes back is found this soon
+constexpr absl::Duration kLastRetry =
+    absl::Seconds(10);  // a coordinator that comes back is found this soon
+// A coordinator cuts a member that was put out this much later, so that it hears of it, and its
+// last request is answered: a node that replaces its key must know that it was recorded. Until then
+// the state refuses what it asks.
+constexpr absl::Duration kCutGrace = absl::Milliseconds(250);
+
+// Is `given` a name that the network gave to a node that wished for `wished` when that was taken
+// ("wished-2")?
+bool IsNumbered(std::string_view given, std::string_view wished) {
+  const size_t dash = given.rfind('-');
+  if (dash == std::string_view::npos || dash + 1 == given.size()) return false;
+  for (const char c : given.substr(dash + 1)) {
+    if (!absl::ascii_isdigit(c)) return false;
+  }
+  const std::string_view kept = given.substr(0, dash);
+  return kept == wished || (given.size() == kMaxNameBytes && wished.substr(0, dash) == kept);
+}
 
 }  // namespace
 
@@ -31,7 +51,8 @@ net::Admission Membership::Admit(const NodeId& peer) {
   }
   absl::StatusOr<state::Member> member = env_.state.member(peer);
   if (member.ok() && member->status == state::MemberStatus::kActive) return net::Admission::kMember;
-  if (member.ok() && member->status == state::MemberStatus::kBanned) return net::Admission::kRefused;
+  if (member.ok() && member->status == state::MemberStatus::kBanned)
+    return net::Admission::kRefused;
   return coordinator() ? net::Admission::kStranger : net::Admission::kRefused;
 }
 
@@ -46,17 +67,29 @@ std::vector<NodeId> Membership::Coordinators() {
 }
 
 void Membership::OnApplied(uint64_t) {
-  if (joining_ && env_.state.CheckMember(env_.transport.self(), trust::Operation::kReadState).ok()) joining_.reset();
+  if (joining_ && env_.state.CheckMember(env_.transport.self(), trust::Operation::kReadState).ok())
+    joining_.reset();
   absl::StatusOr<std::vector<state::Member>> members = env_.state.members();
   if (members.ok() && !joining_) {
     for (const state::Member& member : *members) {
       if (member.id == env_.transport.self()) continue;
       const bool active = member.status == state::MemberStatus::kActive;
-      env_.transport.SetAddresses(member.id, active ? member.profile.addresses : std::vector<std::string>{});
+      env_.transport.SetAddresses(member.id,
+                                  active ? member.profile.addresses : std::vector<std::string>{});
     }
   }
-  env_.transport.RecheckAdmission();
+  if (!coordinator_) {
+    env_.transport.RecheckAdmission();
+  } else if (!std::exchange(recheck_pending_, true)) {
+    tasks_.Spawn(RecheckSoon());
+  }
   for (const OneShot<bool>& waiter : std::exchange(applied_waiters_, {})) waiter.Set(true);
+}
+
+Task<void> Membership::RecheckSoon() {
+  co_await Sleep(env_.executor, kCutGrace);
+  recheck_pending_ = false;
+  env_.transport.RecheckAdmission();
 }
 
 void Membership::Start(wire::NodeProfile profile) {
@@ -64,7 +97,8 @@ void Membership::Start(wire::NodeProfile profile) {
   if (!env_.state.has_network()) return;
   OnApplied(env_.state.last_applied());
   const std::vector<NodeId> coordinators = Coordinators();
-  if (std::find(coordinators.begin(), coordinators.end(), env_.transport.self()) != coordinators.end()) {
+  if (std::find(coordinators.begin(), coordinators.end(), env_.transport.self()) !=
+      coordinators.end()) {
     Serve();
   } else {
     tasks_.Spawn(Follow());
@@ -78,7 +112,8 @@ void Membership::Serve() {
 
 absl::StatusOr<NetworkId> Membership::Found(const std::string& name) {
   if (env_.state.has_network() || joining_) {
-    return absl::FailedPreconditionError("this node is in a network already; leave it first: gdfctl leave");
+    return absl::FailedPreconditionError(
+        "this node is in a network already; leave it first: gdfctl leave");
   }
   trust::Genesis genesis;
   genesis.name = name;
@@ -98,7 +133,8 @@ absl::StatusOr<NetworkId> Membership::Found(const std::string& name) {
 
 Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name) {
   if (env_.state.has_network() || joining_) {
-    co_return absl::FailedPreconditionError("this node is in a network already; leave it first: gdfctl leave");
+    co_return absl::FailedPreconditionError(
+        "this node is in a network already; leave it first: gdfctl leave");
   }
   if (!node_name.empty()) profile_.name = node_name;
   joining_ = invite;
@@ -117,14 +153,16 @@ Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name)
   absl::Status outcome = absl::UnavailableError("the invite names no coordinator");
   for (const trust::InviteCoordinator& c : invite.coordinators) {
     env_.transport.SetAddresses(c.id, c.addresses);
-    absl::StatusOr<Buffer> reply = co_await env_.transport.Call(c.id, "membership.join", request, kJoinTimeout);
+    absl::StatusOr<Buffer> reply =
+        co_await env_.transport.Call(c.id, "membership.join", request, kJoinTimeout);
     if (!reply.ok()) {
       outcome = Annotate(reply.status(), absl::StrCat("coordinator ", c.id.Short()));
       continue;
     }
     absl::StatusOr<wire::JoinAnswer> answer = wire::DecodeJoinAnswer(reply->view());
     if (!answer.ok() || trust::NetworkIdOf(answer->genesis) != invite.network) {
-      outcome = absl::PermissionDeniedError("the coordinator serves another network than the invite's");
+      outcome =
+          absl::PermissionDeniedError("the coordinator serves another network than the invite's");
       break;
     }
     absl::StatusOr<wire::CommandResult> result = wire::DecodeCommandResult(answer->result);
@@ -140,7 +178,9 @@ Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name)
   while (joining_) {
     const bool progress = co_await WaitApplied(env_.state.last_applied() + 1, kJoinTimeout);
     if (!progress) {
-      co_return absl::DeadlineExceededError("joined, but the network's log does not arrive; it is still being tried");
+      co_return absl::DeadlineExceededError(
+          absl::StrCat("joined, but the network's log does not arrive; it is still being tried",
+                       last_error_.ok() ? "" : absl::StrCat(" (", last_error_.message(), ")")));
     }
   }
   co_return absl::OkStatus();
@@ -151,11 +191,16 @@ Task<void> Membership::Follow() {
   while (true) {
     for (const NodeId& coordinator : Coordinators()) {
       const uint64_t before = env_.state.last_applied();
-      last_error_ = co_await FollowOnce(coordinator);
-      Log(LogLevel::kWarning, "coordinator_lost", {{"coordinator", coordinator.Short()}, {"why", last_error_}});
+      absl::Status lost = co_await FollowOnce(coordinator);
       if (following_ || env_.state.last_applied() > before) pause = kFirstRetry;
       following_ = false;
       online_.clear();
+      NoteLoss(coordinator, std::move(lost));
+    }
+    if (absl::Status expelled = CheckExpelled(); !expelled.ok()) {
+      last_error_ = expelled;
+      Log(LogLevel::kWarning, "expelled", {{"why", expelled}});
+      co_return;
     }
     const absl::Duration jitter = pause * (0.5 + env_.rng.Unit());
     co_await Sleep(env_.executor, jitter);
@@ -163,9 +208,27 @@ Task<void> Membership::Follow() {
   }
 }
 
+void Membership::NoteLoss(const NodeId& coordinator, absl::Status why) {
+  if (why != last_error_) {  // one that stays away is news once
+    Log(LogLevel::kWarning, "coordinator_lost",
+        {{"coordinator", coordinator.Short()}, {"why", why}});
+  }
+  last_error_ = std::move(why);
+  if (on_refused_ && last_error_.code() == absl::StatusCode::kPermissionDenied)
+    on_refused_(last_error_);
+}
+
+absl::Status Membership::CheckExpelled() {
+  absl::StatusOr<state::Member> self = env_.state.member(env_.transport.self());
+  if (!self.ok() || self->status == state::MemberStatus::kActive) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("this node was ", ToAbsl(state::ToString(self->status)), " by the network",
+                   self->reason.empty() ? "" : ": ", self->reason));
+}
+
 Task<absl::Status> Membership::FollowOnce(NodeId coordinator) {
-  absl::StatusOr<std::unique_ptr<net::Stream>> stream =
-      co_await env_.transport.Open(coordinator, "membership.watch", net::Priority::kControl, kOpenTimeout);
+  absl::StatusOr<std::unique_ptr<net::Stream>> stream = co_await env_.transport.Open(
+      coordinator, "membership.watch", net::Priority::kControl, kOpenTimeout);
   GDF_CO_RETURN_IF_ERROR(stream.status());
   const wire::WatchCall call{env_.state.last_applied() + 1};
   GDF_CO_RETURN_IF_ERROR(co_await (*stream)->Send(Buffer(wire::Encode(call))));
@@ -173,7 +236,7 @@ Task<absl::Status> Membership::FollowOnce(NodeId coordinator) {
     absl::StatusOr<std::optional<Buffer>> message = co_await (*stream)->Receive();
     GDF_CO_RETURN_IF_ERROR(message.status());
     if (!message->has_value()) co_return absl::UnavailableError("the coordinator ended the stream");
-    GDF_CO_RETURN_IF_ERROR(Apply(std::string((*message)->view())));
+    GDF_CO_RETURN_IF_ERROR(Apply((*message)->view()));
     if (!following_) {
       following_ = true;
       last_error_ = absl::OkStatus();
@@ -182,34 +245,61 @@ Task<absl::Status> Membership::FollowOnce(NodeId coordinator) {
   }
 }
 
-absl::Status Membership::Apply(const std::string& update_bytes) {
+absl::Status Membership::CheckSameLog(const wire::WatchUpdate& update) {
+  uint64_t index = env_.state.last_applied();
+  GDF_ASSIGN_OR_RETURN(Digest digest, env_.state.LogDigest(index));
+  for (const wire::LogEntryBytes& entry : update.entries) {
+    if (entry.index != ++index) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("log entry ", entry.index, " came, entry ", index, " is the next"));
+    }
+    digest = state::NextLogDigest(digest, entry.command);
+  }
+  if (digest == update.log_digest) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the coordinator's log and this node's are not the same up to entry ", index,
+                   ": the coordinator was restored from an old copy, or one of them is damaged; "
+                   "gdfctl leave, then join again"));
+}
+
+absl::Status Membership::Apply(std::string_view update_bytes) {
   GDF_ASSIGN_OR_RETURN(wire::WatchUpdate update, wire::DecodeWatchUpdate(update_bytes));
+  GDF_RETURN_IF_ERROR(CheckSameLog(update));
   for (const wire::LogEntryBytes& entry : update.entries) {
     if (entry.index == 1 && joining_) {
       GDF_ASSIGN_OR_RETURN(wire::Command first, wire::DecodeCommand(entry.command));
       const auto* create = std::get_if<wire::CreateNetwork>(&first.body);
       if (create == nullptr || trust::NetworkIdOf(create->genesis) != joining_->network) {
-        return absl::PermissionDeniedError("the log does not begin with the genesis that the invite names");
+        return absl::PermissionDeniedError(
+            "the log does not begin with the genesis that the invite names");
       }
     }
-    absl::StatusOr<wire::CommandResult> result = env_.state.Apply(entry.index, entry.command);
-    if (!result.ok() && result.status().code() != absl::StatusCode::kAlreadyExists) return result.status();
+    GDF_RETURN_IF_ERROR(env_.state.Apply(entry.index, entry.command).status());
   }
   if (update.online) online_ = *std::move(update.online);
   return absl::OkStatus();
 }
 
+// The name that the network gave stays, also where another was wished for and taken.
 Task<void> Membership::TellProfile() {
-  absl::StatusOr<state::Member> self = env_.state.member(env_.transport.self());
-  if (!self.ok()) co_return;
-  if (profile_.name.empty()) profile_.name = self->profile.name;
-  wire::NodeProfile wanted = profile_;
-  if (wanted == self->profile) co_return;
-  absl::StatusOr<wire::CommandResult> told = co_await ProposeChecked(wire::UpdateNode{std::move(wanted)});
-  if (!told.ok()) Log(LogLevel::kWarning, "profile_not_told", {{"why", told.status()}});
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    absl::StatusOr<state::Member> self = env_.state.member(env_.transport.self());
+    if (!self.ok()) co_return;
+    wire::NodeProfile wanted = profile_;
+    if (wanted.name.empty() || IsNumbered(self->profile.name, wanted.name))
+      wanted.name = self->profile.name;
+    if (wanted == self->profile) co_return;
+    absl::StatusOr<wire::CommandResult> told =
+        co_await ProposeChecked(wire::UpdateNode{std::move(wanted)});
+    if (told.ok()) co_return;
+    Log(LogLevel::kWarning, "profile_not_told", {{"why", told.status()}});
+    if (told.status().code() != absl::StatusCode::kAlreadyExists) co_return;
+    profile_.name = self->profile.name;
+  }
 }
 
-Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody body, absl::Duration timeout) {
+Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody body,
+                                                              absl::Duration timeout) {
   wire::Command command;
   env_.rng.Fill(absl::MakeSpan(command.request));
   command.actor = env_.transport.self();
@@ -218,20 +308,24 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
   if (coordinator_) co_return coordinator_->Propose(std::move(command));
   if (!env_.state.has_network()) {
     co_return absl::FailedPreconditionError(
-        "this node is in no network; make one (gdfctl network create NAME) or join one (gdfctl join INVITE)");
+        "this node is in no network; make one (gdfctl network create NAME) or join one (gdfctl "
+        "join INVITE)");
   }
   const absl::Duration end = env_.executor.clock().Monotonic() + timeout;
   const wire::RequestId request = command.request;
   const Buffer bytes(wire::EncodeCommand(command));
   absl::StatusOr<wire::CommandResult> result = absl::UnavailableError("no coordinator is known");
-  // The request id makes a repetition harmless, so what failed on its way is asked again until the time is up.
+  // The request id makes a repetition harmless, so what failed on its way is asked again until the
+  // time is up.
   absl::Duration pause = kFirstRetry;
   while (true) {
     for (const NodeId& coordinator : Coordinators()) {
       const absl::Duration left = end - env_.executor.clock().Monotonic();
       if (left <= absl::ZeroDuration()) break;
-      absl::StatusOr<Buffer> reply = co_await env_.transport.Call(coordinator, "membership.propose", bytes, left);
-      result = reply.ok() ? wire::DecodeCommandResult(reply->view()) : absl::StatusOr<wire::CommandResult>(reply.status());
+      absl::StatusOr<Buffer> reply =
+          co_await env_.transport.Call(coordinator, "membership.propose", bytes, left);
+      result = reply.ok() ? wire::DecodeCommandResult(reply->view())
+                          : absl::StatusOr<wire::CommandResult>(reply.status());
       if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
     }
     if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
@@ -242,7 +336,8 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
   if (!result.ok()) co_return result;
   // The caller may look at the state next: wait until it is there.
   while (true) {
-    absl::StatusOr<std::optional<wire::CommandResult>> known = env_.state.ResultOf(env_.transport.self(), request);
+    absl::StatusOr<std::optional<wire::CommandResult>> known =
+        env_.state.ResultOf(env_.transport.self(), request);
     if (!known.ok() || known->has_value()) break;
     const absl::Duration left = end - env_.executor.clock().Monotonic();
     if (left <= absl::ZeroDuration()) break;
@@ -270,7 +365,9 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(wire::Comma
   co_return result;
 }
 
-std::vector<NodeId> Membership::Online() const { return coordinator_ ? coordinator_->Online() : online_; }
+std::vector<NodeId> Membership::Online() const {
+  return coordinator_ ? coordinator_->Online() : online_;
+}
 
 bool Membership::IsOnline(const NodeId& id) const {
   const std::vector<NodeId> online = Online();

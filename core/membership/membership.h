@@ -1,11 +1,14 @@
-// This node's part in a network: founds or joins one, keeps the local state equal to the coordinator's by following its
-// command log, and hands commands to it. On a coordinator the same calls go to the log directly.
+// This node's part in a network: founds or joins one, keeps the local state equal to the
+// coordinator's by following its command log, and hands commands to it. On a coordinator the same
+// calls go to the log directly.
 #ifndef GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
 #define GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,6 +19,7 @@
 #include "core/state/state.h"
 #include "core/trust/invite.h"
 #include "core/trust/node_key.h"
+#include "core/wire/membership_messages.h"
 
 namespace gdf::membership {
 
@@ -33,20 +37,29 @@ class Membership {
   explicit Membership(Environment env);
   ~Membership();
 
-  // Takes up where the state left off: serves as coordinator, or follows one. `profile` is what this node says about
-  // itself; the network is told when it differs from what it knows.
+  // `handler` is told why whenever a coordinator does not take this node for a member. It must not
+  // destroy this object.
+  void OnRefused(std::function<void(const absl::Status&)> handler) {
+    on_refused_ = std::move(handler);
+  }
+
+  // Takes up where the state left off: serves as coordinator, or follows one. `profile` is what
+  // this node says about itself; the network is told when it differs from what it knows.
   void Start(wire::NodeProfile profile);
 
   // Makes a network with this node as its coordinator. kFailedPrecondition when in one already.
   absl::StatusOr<NetworkId> Found(const std::string& name);
-  // Joins with an invite and returns when the local state knows this node as a member. kFailedPrecondition when in a
-  // network already; kPermissionDenied with the network's reason (expired, used up, revoked, unknown); kUnavailable when
-  // no coordinator of the invite answers.
+  // Joins with an invite and returns when the local state knows this node as a member.
+  // kFailedPrecondition when in a network already; kPermissionDenied with the network's reason
+  // (expired, used up, revoked, unknown); kUnavailable when no coordinator of the invite answers
+  // with the right key.
   Task<absl::Status> Join(trust::Invite invite, std::string node_name);
 
-  // Has a command recorded, and returns once the local state has applied it. The outer status: could not be recorded, as
-  // far as known (kUnavailable: no coordinator; kDeadlineExceeded). `result.status`: the network's verdict.
-  Task<absl::StatusOr<wire::CommandResult>> Propose(wire::CommandBody body, absl::Duration timeout = absl::Seconds(20));
+  // Has a command recorded, and returns once the local state has applied it. The outer status:
+  // could not be recorded, as far as known (kUnavailable: no coordinator; kDeadlineExceeded).
+  // `result.status`: the network's verdict.
+  Task<absl::StatusOr<wire::CommandResult>> Propose(wire::CommandBody body,
+                                                    absl::Duration timeout = absl::Seconds(20));
   // Propose, with the verdict as the status.
   Task<absl::StatusOr<wire::CommandResult>> ProposeChecked(wire::CommandBody body);
 
@@ -64,10 +77,14 @@ class Membership {
  private:
   net::Admission Admit(const NodeId& peer);
   void OnApplied(uint64_t index);
+  Task<void> RecheckSoon();
   void Serve();
   Task<void> Follow();
   Task<absl::Status> FollowOnce(NodeId coordinator);
-  absl::Status Apply(const std::string& update_bytes);
+  void NoteLoss(const NodeId& coordinator, absl::Status why);
+  absl::Status CheckExpelled();
+  absl::Status CheckSameLog(const wire::WatchUpdate& update);
+  absl::Status Apply(std::string_view update_bytes);
   Task<void> TellProfile();
   std::vector<NodeId> Coordinators();
 
@@ -76,8 +93,10 @@ class Membership {
   std::optional<trust::Invite> joining_;  // from Join until the first log entry is here
   std::unique_ptr<Coordinator> coordinator_;
   bool following_ = false;
+  bool recheck_pending_ = false;
   absl::Status last_error_;
   std::vector<NodeId> online_;
+  std::function<void(const absl::Status&)> on_refused_;
   std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry
   state::State::WatcherId state_watcher_;
   TaskScope tasks_;

@@ -90,8 +90,8 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::Handle(NodeId from, wire
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter enter) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
   if (!entered_ || *entered_ != enter.epoch) {
-    const absl::Status saved = co_await OnStore(
-        [record = enter.epoch](checkpoint::CheckpointStore& store) { return store.SaveEpoch(record); });
+    auto save = [record = enter.epoch](checkpoint::CheckpointStore& store) { return store.SaveEpoch(record); };
+    const absl::Status saved = co_await OnStore(std::move(save));
     if (!saved.ok()) {
       Event(wire::Severity::kError, absl::StrCat("cannot record epoch ", enter.epoch.epoch.value, ": ", saved.message()));
       co_return saved;

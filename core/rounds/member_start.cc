@@ -89,8 +89,8 @@ Task<absl::Status> JobMember::Impl::Start() {
 
 Task<absl::Status> JobMember::Impl::Restore() {
   checkpoint::CheckpointStore* store = &env_.store;
-  absl::StatusOr<checkpoint::Loaded> loaded =
-      co_await RunOn(env_.pool, env_.executor, [store] { return store->Load(); });
+  auto load = [store] { return store->Load(); };
+  absl::StatusOr<checkpoint::Loaded> loaded = co_await RunOn(env_.pool, env_.executor, std::move(load));
   GDF_CO_RETURN_IF_ERROR(loaded.status());
   for (const std::string& damage : loaded->damage) {
     Event(wire::Severity::kError, absl::StrCat("passed over a damaged checkpoint file: ", damage));
@@ -129,10 +129,11 @@ Task<absl::Status> JobMember::Impl::TakeInitialState() {
   GDF_CO_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(outer_.uses_momentum() ? num_params : 0));
   const absl::Status read = co_await env_.worker.ReadParameters(state->theta.span());
   GDF_CO_RETURN_IF_ERROR(read);
-  const absl::Status saved = co_await OnStore([state](checkpoint::CheckpointStore& store) {
+  auto commit = [state](checkpoint::CheckpointStore& store) {
     checkpoint::Identify(*state);
     return store.Commit(*state, std::nullopt);
-  });
+  };
+  const absl::Status saved = co_await OnStore(std::move(commit));
   GDF_CO_RETURN_IF_ERROR(Annotate(saved, "saving the initial parameters"));
   state_ = std::move(state);
   co_return absl::OkStatus();

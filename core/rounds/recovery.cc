@@ -46,7 +46,8 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
     }
     member_.set_activity("gathering the members");
     const wire::Enter enter{env_.job, epoch_};
-    Replies replies = co_await AskAll(nodes, [enter](const NodeId&) { return enter; }, env_.timings.call);
+    const auto same = [enter](const NodeId&) { return enter; };
+    Replies replies = co_await AskAll(nodes, same, env_.timings.call);
     answers.silent.clear();
     for (auto& [node, reply] : replies) {
       const auto* entered = reply.ok() ? std::get_if<wire::EnterReply>(&*reply) : nullptr;
@@ -149,7 +150,8 @@ Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
   }
   GDF_CO_RETURN_IF_ERROR(fetched);
   const wire::SyncState sync{Tag(), position_, self, true, commit_};
-  Replies replies = co_await AskAll(behind, [sync](const NodeId&) { return sync; }, env_.timings.persist);
+  const auto same = [sync](const NodeId&) { return sync; };
+  Replies replies = co_await AskAll(behind, same, env_.timings.persist);
   for (const auto& [node, reply] : replies) {
     if (!reply.ok()) Lose(node, reply.status());
   }
@@ -179,7 +181,8 @@ Task<absl::Status> RoundLead::FinishPrepared(const Answers& answers) {
     if (!held || !(held->result == best->result)) without.push_back(node);
   }
   const wire::SyncState sync{Tag(), best->result, holder, false, std::nullopt};
-  Replies replies = co_await AskAll(without, [sync](const NodeId&) { return sync; }, env_.timings.persist);
+  const auto same = [sync](const NodeId&) { return sync; };
+  Replies replies = co_await AskAll(without, same, env_.timings.persist);
   for (const auto& [node, reply] : replies) {
     if (!reply.ok() && !absl::IsFailedPrecondition(reply.status())) Lose(node, reply.status());
   }

@@ -90,7 +90,8 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   report.delta_norm = emitted->norm;
   report.compress_seconds = absl::ToDoubleSeconds(emitted->compute);
   Buffer packed = std::move(emitted->packed);
-  report.packed = co_await RunOn(env_.pool, env_.executor, [packed] { return MerkleRoot(packed.span()); });
+  auto hash = [packed] { return MerkleRoot(packed.span()); };
+  report.packed = co_await RunOn(env_.pool, env_.executor, std::move(hash));
   training.packed = std::move(packed);
   co_return absl::OkStatus();
 }
@@ -160,17 +161,17 @@ bool JobMember::Impl::CheckpointDue(RoundId round) const {
 Task<absl::Status> JobMember::Impl::OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work) {
   AsyncLock::Hold hold = co_await store_lock_.Acquire();
   checkpoint::CheckpointStore* store = &env_.store;
-  const absl::Status status =
-      co_await RunOn(env_.pool, env_.executor, [store, work = std::move(work)] { return work(*store); });
-  co_return status;
+  auto on_store = [store, work = std::move(work)] { return work(*store); };
+  co_return co_await RunOn(env_.pool, env_.executor, std::move(on_store));
 }
 
 Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
   shadow_->id.cursor = receipt.result.cursor;
   if (!CheckpointDue(receipt.result.round)) co_return absl::OkStatus();
-  const absl::Status saved = co_await OnStore([shadow = shadow_, receipt](checkpoint::CheckpointStore& store) {
+  auto prepare = [shadow = shadow_, receipt](checkpoint::CheckpointStore& store) {
     return store.Prepare(*shadow, receipt);
-  });
+  };
+  const absl::Status saved = co_await OnStore(std::move(prepare));
   if (!saved.ok()) {
     Event(wire::Severity::kError, absl::StrCat("cannot save the result of round ", receipt.tag.round.value,
                                                " and so not sign it: ", saved.message()));
@@ -179,9 +180,10 @@ Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
 }
 
 Task<absl::Status> JobMember::Impl::PersistCommitted() {
-  const absl::Status saved = co_await OnStore([state = state_, commit = commit_](checkpoint::CheckpointStore& store) {
+  auto commit = [state = state_, commit = commit_](checkpoint::CheckpointStore& store) {
     return store.Commit(*state, commit);
-  });
+  };
+  const absl::Status saved = co_await OnStore(std::move(commit));
   if (!saved.ok()) {
     Event(wire::Severity::kError,
           absl::StrCat("cannot save round ", state_->id.round.value, " as committed: ", saved.message()));
@@ -202,10 +204,10 @@ Task<void> JobMember::Impl::SettleWorker(RoundId round, bool applied) {
     absl::StatusOr<Buffer> inner = co_await env_.worker.Save();
     status = inner.status();
     if (inner.ok()) {
-      const absl::Status saved = co_await OnStore(
-          [round = now.round, inner = *std::move(inner)](checkpoint::CheckpointStore& store) {
-            return store.SaveWorker(round, inner.span());
-          });
+      auto save = [round = now.round, inner = *std::move(inner)](checkpoint::CheckpointStore& store) {
+        return store.SaveWorker(round, inner.span());
+      };
+      const absl::Status saved = co_await OnStore(std::move(save));
       if (!saved.ok()) {
         Event(wire::Severity::kError, absl::StrCat("cannot save the inner state of round ", now.round.value, ": ",
                                                    saved.message()));

@@ -133,7 +133,8 @@ Task<absl::Status> RoundLead::Finish(absl::Status verdict) {
     co_await Sleep(env_.executor, env_.timings.reconnect);
   }
   const wire::EndJob end{Tag(), std::string(verdict.message())};
-  Replies replies = co_await AskAll(Alive(), [end](const NodeId&) { return end; }, env_.timings.call);
+  const auto same = [end](const NodeId&) { return end; };
+  Replies replies = co_await AskAll(Alive(), same, env_.timings.call);
   co_return verdict;
 }
 
@@ -294,8 +295,8 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
 Task<absl::StatusOr<wire::Commit>> RoundLead::Sign(wire::Receipt receipt) {
   wire::Commit commit;
   commit.receipt = receipt;
-  Replies replies = co_await AskAll(Alive(), [receipt](const NodeId&) { return wire::Propose{receipt}; },
-                                    env_.timings.persist);
+  const auto propose = [receipt](const NodeId&) { return wire::Propose{receipt}; };
+  Replies replies = co_await AskAll(Alive(), propose, env_.timings.persist);
   std::string refusals;
   for (const auto& [node, reply] : replies) {
     const auto* answer = reply.ok() ? std::get_if<wire::Signed>(&*reply) : nullptr;
@@ -317,7 +318,8 @@ Task<absl::StatusOr<wire::Commit>> RoundLead::Sign(wire::Receipt receipt) {
 
 Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
   const wire::CommitRound request{commit.receipt.tag, commit};
-  Replies replies = co_await AskAll(Alive(), [request](const NodeId&) { return request; }, env_.timings.persist);
+  const auto same = [request](const NodeId&) { return request; };
+  Replies replies = co_await AskAll(Alive(), same, env_.timings.persist);
   bytes_sent_ = bytes_received_ = 0;
   for (const auto& [node, reply] : replies) {
     if (node == env_.transport.self()) GDF_CO_RETURN_IF_ERROR(reply.status());

@@ -54,8 +54,8 @@ Task<absl::StatusOr<OuterStateDraft>> Fetch(const RoundEnv& env, wire::StateId t
   const absl::Status momentum =
       co_await ReceiveBytes(**stream, tensor::AsMutableBytes(state->momentum.span()), env.timings.call);
   GDF_CO_RETURN_IF_ERROR(momentum);
-  const absl::Status verified =
-      co_await RunOn(env.pool, env.executor, [state] { return checkpoint::VerifyDigests(*state); });
+  auto verify = [state] { return checkpoint::VerifyDigests(*state); };
+  const absl::Status verified = co_await RunOn(env.pool, env.executor, std::move(verify));
   GDF_CO_RETURN_IF_ERROR(verified);
   co_return state;
 }

@@ -40,7 +40,8 @@ Swarm::Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store
 }
 
 Task<absl::StatusOr<Buffer>> Swarm::Load(store::ChunkId id) {
-  co_return co_await RunOn(pool_, transport_.executor(), [store = store_, id] { return store->Get(id); });
+  auto load = [store = store_, id] { return store->Get(id); };
+  co_return co_await RunOn(pool_, transport_.executor(), std::move(load));
 }
 
 Task<absl::StatusOr<Buffer>> Swarm::Serve(NodeId peer, Buffer request) {
@@ -73,8 +74,8 @@ Task<absl::Status> Swarm::FetchOne(std::shared_ptr<Job> job, store::ChunkId id) 
       }
       const Buffer chunk = *data;
       const std::string owner = OwnerOf(job->id);
-      absl::Status stored = co_await RunOn(
-          pool_, executor, [store = store_, id, chunk, owner] { return store->PutExpected(id, chunk.span(), owner); });
+      auto put = [store = store_, id, chunk, owner] { return store->PutExpected(id, chunk.span(), owner); };
+      absl::Status stored = co_await RunOn(pool_, executor, std::move(put));
       if (stored.ok()) {
         job->last_success = executor.clock().Monotonic();
         co_return absl::OkStatus();
@@ -127,8 +128,8 @@ Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(JobId job_id, Digest manifest
   }
   // Pinned before they are here: nothing may evict the first while the last arrives.
   const std::string owner = OwnerOf(job_id);
-  absl::Status pinned =
-      co_await RunOn(pool_, executor, [store = store_, owner, all] { return store->Pin(owner, all); });
+  auto pin = [store = store_, owner, all] { return store->Pin(owner, all); };
+  absl::Status pinned = co_await RunOn(pool_, executor, std::move(pin));
   GDF_CO_RETURN_IF_ERROR(pinned);
   job->wanted = store_->Missing(all);
   job->progress.bytes_total = manifest.TotalBytes();

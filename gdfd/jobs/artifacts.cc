@@ -103,7 +103,8 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Trans
                                                                       NodeId peer, JobId job) {
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream,
                           co_await transport.Open(peer, "jobs.artifacts", net::Priority::kBulk, kTimeout));
-  GDF_CO_RETURN_IF_ERROR(co_await stream->Send(Buffer(wire::Encode(wire::ArtifactCall{job}))));
+  const wire::ArtifactCall call{job};
+  GDF_CO_RETURN_IF_ERROR(co_await stream->Send(Buffer(wire::Encode(call))));
   absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive(kTimeout);
   GDF_CO_RETURN_IF_ERROR(first.status());
   if (!first->has_value()) co_return absl::DataLossError("no answer");
@@ -124,8 +125,8 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Trans
   state->id.theta = header.theta;
   GDF_CO_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(header.num_params));
   GDF_CO_RETURN_IF_ERROR(co_await ReceiveBytes(*stream, tensor::AsMutableBytes(state->theta.span())));
-  absl::Status verified =
-      co_await RunOn(pool, transport.executor(), [state] { return checkpoint::VerifyDigests(*state); });
+  auto verify = [state] { return checkpoint::VerifyDigests(*state); };
+  absl::Status verified = co_await RunOn(pool, transport.executor(), std::move(verify));
   GDF_CO_RETURN_IF_ERROR(verified);
   artifacts->state = std::move(state);
   co_return std::shared_ptr<const Artifacts>(std::move(artifacts));

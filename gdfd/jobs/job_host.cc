@@ -126,9 +126,8 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(JobId 
   if (const JobTask* task = Find(job); task != nullptr) {
     if (std::shared_ptr<const Artifacts> now = task->artifacts()) co_return now;
   }
-  absl::StatusOr<Artifacts> loaded =
-      co_await RunOn(world_.pool, world_.executor,
-                     [files = &world_.files, folder = FolderOf(world_, job)] { return LoadArtifacts(*files, folder); });
+  auto load = [files = &world_.files, folder = FolderOf(world_, job)] { return LoadArtifacts(*files, folder); };
+  absl::StatusOr<Artifacts> loaded = co_await RunOn(world_.pool, world_.executor, std::move(load));
   GDF_CO_RETURN_IF_ERROR(loaded.status());
   co_return std::make_shared<const Artifacts>(*std::move(loaded));
 }

@@ -124,12 +124,12 @@ Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
     for (const NodeId& member : job_.members) {
       if (member != input.holder) holders.push_back(member);
     }
+    auto show = [this, name = input.name](const swarm::FetchProgress& progress) {
+      activity_ = absl::StrCat("fetching ", name, " ", HumanBytes(progress.bytes_done), " of ",
+                               HumanBytes(progress.bytes_total));
+    };
     absl::StatusOr<store::Manifest> manifest =
-        co_await world_.swarm.Fetch(job_.id, input.manifest, std::move(holders),
-                                    [this, name = input.name](const swarm::FetchProgress& progress) {
-                                      activity_ = absl::StrCat("fetching ", name, " ", HumanBytes(progress.bytes_done),
-                                                               " of ", HumanBytes(progress.bytes_total));
-                                    });
+        co_await world_.swarm.Fetch(job_.id, input.manifest, std::move(holders), std::move(show));
     GDF_CO_RETURN_IF_ERROR(Annotate(manifest.status(), input.name));
     GDF_CO_RETURN_IF_ERROR(co_await AssembleFiles(input.name, *std::move(manifest), inputs));
   }
@@ -179,10 +179,10 @@ Task<absl::Status> JobTask::RunOnce() {
   const uint64_t num_params = loaded.layout.num_params();
   GDF_CO_ASSIGN_OR_RETURN(plan_, co_await worker_->Export(spec_.output.dtype));
   const std::string folder = FolderOf(world_, job_.id);
-  absl::Status saved = co_await RunOn(
-      world_.pool, world_.executor, [files = &world_.files, folder, plan = *plan_, num_params] {
-        return SaveExportPlan(*files, folder, plan, num_params);
-      });
+  auto save = [files = &world_.files, folder, plan = *plan_, num_params] {
+    return SaveExportPlan(*files, folder, plan, num_params);
+  };
+  absl::Status saved = co_await RunOn(world_.pool, world_.executor, std::move(save));
   GDF_CO_RETURN_IF_ERROR(saved);
 
   checkpoint::CheckpointStore::Options options;

@@ -399,10 +399,14 @@ grpc::Status ControlService::Generate(grpc::ServerContext* context, const v1::Ge
   };
   auto shared = std::make_shared<Shared>();
   struct Body {
-    static Task<void> Run(jobs::JobHost& jobs, JobId id, train::GenerateRequest generate, std::shared_ptr<Shared> shared) {
+    static Task<absl::StatusOr<train::GenerateResult>> Sample(jobs::JobHost& jobs, JobId id,
+                                                              train::GenerateRequest generate) {
       absl::StatusOr<jobs::Sampler> sampler = co_await jobs.OpenSampler(id);
-      absl::StatusOr<train::GenerateResult> result = sampler.status();
-      if (sampler.ok()) result = co_await sampler->worker->Generate(std::move(generate));
+      GDF_CO_RETURN_IF_ERROR(sampler.status());
+      co_return co_await sampler->worker->Generate(std::move(generate));
+    }
+    static Task<void> Run(jobs::JobHost& jobs, JobId id, train::GenerateRequest generate, std::shared_ptr<Shared> shared) {
+      absl::StatusOr<train::GenerateResult> result = co_await Sample(jobs, id, std::move(generate));
       absl::MutexLock lock(&shared->mutex);
       shared->result = std::move(result);
       shared->done = true;

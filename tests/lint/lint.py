@@ -64,7 +64,7 @@ FENCES = [
     (re.compile(r"^yaml-cpp/"), ["core/config/"], "yaml-cpp"),
     (re.compile(r"^sqlite3\.h$"), ["core/store/", "core/state/"], "SQLite"),
     (re.compile(r"^(asio\.hpp|asio/|openssl/(ssl|x509|tls1))"), ["core/net/", "tests/unit/net/", "tests/bench/"], "Asio and OpenSSL's TLS"),
-    (re.compile(r"^CLI/"), ["gdfctl/", "gdfd/main.cc", "tests/bench/"], "CLI11"),
+    (re.compile(r"^CLI/"), ["gdfctl/", "gdfd/main.cc", "gdfd/worker/main.cc", "tests/bench/"], "CLI11"),
     (re.compile(r"^(thread|future)$"), ["core/base/", "core/net/", "gdfd/", "gdfctl/", "tests/", "cuda/"], "threads"),
 ]
 SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|absl::SleepFor)\s*\(")

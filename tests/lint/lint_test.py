@@ -39,6 +39,14 @@ class LintTest(unittest.TestCase):
                            ("core/net/a.cc", "auto t = absl::Now();"), ("gdfctl/a.cc", '#include "proto/control.pb.h"')]:
             self.assertEqual(len(self.findings(lint.check_fences, {name: text + "\n"})), 1, name)
 
+    def test_coroutines(self):
+        for good in ["auto f = [t] { return t; };\n  co_await Run(f);", "co_await a->b[1].Run(x, Make());",
+                     "if (co_await Done()) {\n  }"]:
+            self.assertEqual(self.findings(lint.check_coroutines, {"core/net/a.cc": good + "\n"}), [], good)
+        for bad in ["co_await Run([t] { return t; });", "co_await Run(x, [](int a) -> int { return a; });",
+                    "co_await Send(Request{id, text});", "co_await Send({id, text});"]:
+            self.assertEqual(len(self.findings(lint.check_coroutines, {"core/net/a.cc": bad + "\n"})), 1, bad)
+
     def test_tests_registered(self):
         case = 'TEST_CASE("x") {}\n'
         self.assertEqual(self.findings(lint.check_tests_registered, {"tests/unit/base/a_test.cc": case}), [])

@@ -127,7 +127,7 @@ TEST_CASE("a loop executor resumes on its own thread after work on a pool") {
   struct Body {
     static Task<void> Run(ComputePool& pool, LoopExecutor& executor, std::thread::id* worker,
                           std::thread::id* resumed) {
-      *worker = co_await RunOn(pool, executor, [] { return std::this_thread::get_id(); });
+      *worker = co_await RunOn(pool, executor, std::this_thread::get_id);
       *resumed = std::this_thread::get_id();
       co_await Sleep(executor, absl::Milliseconds(1));
       executor.Stop();
