@@ -289,8 +289,8 @@ Task<void> Membership::TellProfile() {
     if (wanted.name.empty() || IsNumbered(self->profile.name, wanted.name))
       wanted.name = self->profile.name;
     if (wanted == self->profile) co_return;
-    absl::StatusOr<wire::CommandResult> told =
-        co_await ProposeChecked(wire::UpdateNode{std::move(wanted)});
+    wire::CommandBody update = wire::UpdateNode{std::move(wanted)};  // GCC 12 destroys an unnamed one twice
+    absl::StatusOr<wire::CommandResult> told = co_await ProposeChecked(std::move(update));
     if (told.ok()) co_return;
     Log(LogLevel::kWarning, "profile_not_told", {{"why", told.status()}});
     if (told.status().code() != absl::StatusCode::kAlreadyExists) co_return;

@@ -28,6 +28,10 @@ absl::Status RunOrUndo(store::Database& db, const wire::Command& command, wire::
 
 }  // namespace
 
+Digest NextLogDigest(const Digest& previous, std::string_view command) {
+  return Sha256().Update(previous.span()).Update(command).Finish();
+}
+
 absl::StatusOr<std::unique_ptr<State>> State::Open(const std::string& path) {
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<store::Database> db, store::Database::Open(path));
   return Create(std::move(db));
@@ -66,7 +70,7 @@ absl::StatusOr<wire::CommandResult> State::Apply(uint64_t index, std::string_vie
 
   db_->ClearError();
   wire::CommandResult result;
-  const Digest chain = Sha256().Update(chain_.span()).Update(command_bytes).Finish();
+  const Digest chain = NextLogDigest(chain_, command_bytes);
   const int64_t time = std::max(last_time_, command->at_unix_ms);
   GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
   GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, ResultOf(command->actor, command->request));

@@ -24,6 +24,9 @@
 
 namespace gdf::state {
 
+// The chain digest of a log (docs/formats/command-log.md) one entry further: SHA-256(previous ‖ command).
+Digest NextLogDigest(const Digest& previous, std::string_view command);
+
 class State {
  public:
   static constexpr size_t kMaxEvents = 20'000;         // newest kept
