@@ -1,0 +1,417 @@
+#include "tests/sim/sim_job.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/check.h"
+#include "core/rounds/receipts.h"
+
+namespace gdf::sim {
+namespace {
+
+constexpr JobId kJob{7};
+constexpr char kFolder[] = "/jobs/j7/state";
+constexpr int kMaxStarts = 3;
+constexpr float kOuterRate = 0.7f;
+constexpr float kOuterMomentum = 0.9f;
+
+config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
+  config::JobSpec spec;
+  spec.name = "sim";
+  spec.train.steps = options.rounds * options.inner_steps;
+  spec.train.batch_size = 1;
+  spec.train.seed = seed;
+  spec.rounds.inner_steps = options.inner_steps;
+  spec.rounds.outer.lr = 0.7;
+  spec.rounds.outer.momentum = 0.9;
+  spec.rounds.codec = options.codec;
+  spec.rounds.error_feedback = options.codec.kind != config::CodecKind::kFp32;
+  spec.rounds.round_deadline = options.round_deadline;
+  spec.nodes.min = options.min_nodes;
+  spec.nodes.max = options.nodes;
+  spec.output.checkpoint_every = options.checkpoint_every;
+  return spec;
+}
+
+compress::CodecSpec CodecOf(const config::CodecSpec& spec) {
+  return *compress::CodecSpec::Parse(config::FormatCodec(spec));
+}
+
+trust::NodeKey KeyOf(int index, uint64_t seed) {
+  SeededRng rng(MixSeed(seed, 0x6b6579, static_cast<uint64_t>(index)));
+  return trust::NodeKey::Generate(rng);
+}
+
+}  // namespace
+
+// What a process has of the job.
+struct SimJob::Instance {
+  Instance(SimJob& job, Node& node);
+  std::unique_ptr<rounds::Coordinator> coordinator;
+  SimWorker worker;
+  checkpoint::CheckpointStore store;
+  rounds::JobMember member;  // last: it uses the rest
+};
+
+class SimJob::NodeCoordinator final : public rounds::Coordinator {
+ public:
+  NodeCoordinator(SimJob& job, NodeId self) : job_(job), self_(self) {}
+
+  Task<absl::Status> RequestEpoch(rounds::EpochRequest request) override {
+    co_await Sleep(job_.executor_, job_.Delay());
+    const absl::Status status = job_.OnRequestEpoch(self_, request);
+    co_await Sleep(job_.executor_, job_.Delay());
+    co_return status;
+  }
+  Task<absl::Status> ReportJob(wire::ReportJob report) override {
+    co_await Sleep(job_.executor_, job_.Delay());
+    if (report.epoch == job_.epoch().epoch) job_.reports_.push_back(std::move(report));
+    co_await Sleep(job_.executor_, job_.Delay());
+    co_return absl::OkStatus();
+  }
+  Task<absl::Status> FinishJob(wire::FinishJob finish) override {
+    co_await Sleep(job_.executor_, job_.Delay());
+    const absl::Status status = job_.OnFinish(self_, finish);
+    co_await Sleep(job_.executor_, job_.Delay());
+    co_return status;
+  }
+  Task<absl::Status> ReportEvent(wire::JobEvent event) override {
+    co_await Sleep(job_.executor_, job_.Delay());
+    job_.events_.push_back(std::move(event));
+    co_return absl::OkStatus();
+  }
+
+ private:
+  SimJob& job_;
+  const NodeId self_;
+};
+
+SimJob::Node::Node(int index, uint64_t seed) : key(KeyOf(index, seed)), id(key.id()), files(disk) {}
+
+SimJob::Instance::Instance(SimJob& job, Node& node)
+    : coordinator(std::make_unique<NodeCoordinator>(job, node.id)),
+      worker(job.executor_, job.WorkerOptions(node), &job.journal_,
+             [n = &node](std::string_view call, RoundId round) {
+               return n->worker_fault ? n->worker_fault(call, round) : absl::OkStatus();
+             }),
+      store(node.files, {.folder = kFolder, .keep = 1 << 20, .num_params = job.options_.num_params}),
+      member(rounds::RoundEnv{.job = kJob,
+                              .spec = job.spec_,
+                              .executor = job.executor_,
+                              .pool = job.pool_,
+                              .transport = *node.transport,
+                              .worker = worker,
+                              .loaded = SimWorker::Loaded(job.WorkerOptions(node)),
+                              .store = store,
+                              .key = node.key,
+                              .coordinator = *coordinator}) {}
+
+SimWorkerOptions SimJob::WorkerOptions(const Node& node) const {
+  SimWorkerOptions options;
+  options.num_params = options_.num_params;
+  options.seed = seed_;
+  options.node = node.id;
+  return options;
+}
+
+SimJob::SimJob(uint64_t seed, JobOptions options)
+    : options_(options),
+      seed_(seed),
+      spec_(MakeSpec(options, seed)),
+      rng_(MixSeed(seed, 0x6a6f62)),
+      network_(executor_, seed, options.network) {
+  for (int i = 0; i < options.nodes; ++i) nodes_.push_back(std::make_unique<Node>(i, seed));
+}
+
+SimJob::~SimJob() {
+  for (int i = 0; i < size(); ++i) Crash(i);
+}
+
+void SimJob::Start() {
+  wire::EpochRecord first{Epoch{1}, nodes_[0]->id, {}};
+  for (const auto& node : nodes_) first.members.push_back(node->id);
+  epochs_.push_back(std::move(first));
+  for (int i = 0; i < size(); ++i) Restart(i);
+}
+
+int SimJob::IndexOf(const NodeId& id) const {
+  for (int i = 0; i < size(); ++i) {
+    if (nodes_[i]->id == id) return i;
+  }
+  return -1;
+}
+
+absl::Duration SimJob::Delay() { return absl::Milliseconds(2 + static_cast<int64_t>(rng_.Below(40))); }
+
+const rounds::JobMember* SimJob::member(int node) const {
+  return nodes_[node]->instance ? &nodes_[node]->instance->member : nullptr;
+}
+
+bool SimJob::HasEvent(std::string_view text) const {
+  return std::any_of(events_.begin(), events_.end(),
+                     [&](const wire::JobEvent& event) { return event.text.find(text) != std::string::npos; });
+}
+
+// --- Life of a node ---
+
+void SimJob::Restart(int index) {
+  Node& node = *nodes_[index];
+  if (node.transport || finished()) return;
+  node.transport = network_.Join(node.id);
+  node.scope = std::make_unique<TaskScope>(executor_);
+  node.ended.reset();
+  node.restored = false;
+  node.scope->Spawn(RunNode(&node));
+}
+
+void SimJob::Crash(int index) {
+  Node& node = *nodes_[index];
+  if (!node.transport) return;
+  Observe();
+  node.transport->Mute();
+  node.scope.reset();
+  node.instance.reset();
+  node.transport.reset();
+}
+
+void SimJob::CrashFromWithin(int index) {
+  nodes_[index]->transport->Mute();
+  executor_.Post([this, index] { Crash(index); });
+}
+
+// As gdfd's JobTask: starts the job again after an error that another start may mend.
+Task<void> SimJob::RunNode(Node* node) {
+  int starts = 0;
+  while (true) {
+    node->instance.reset();
+    node->instance = std::make_unique<Instance>(*this, *node);
+    absl::Status end = co_await node->instance->member.Start();
+    if (end.ok()) {
+      const RoundId begins = node->instance->member.state()->id.round;
+      if (begins.value + 1 < node->seen.value) {
+        absl::StrAppend(&violations_, "node ", node->id.Short(), " restarted at round ", begins.value,
+                        " though it had committed round ", node->seen.value, "\n");
+      }
+      node->restored = true;
+      node->instance->member.SetEpoch(epoch());
+      end = co_await node->instance->member.WaitForEnd();
+    }
+    if (end.ok() || absl::IsAborted(end) || ++starts >= kMaxStarts || finished()) {
+      node->ended = end;
+      co_return;
+    }
+    node->restored = false;
+    co_await Sleep(executor_, absl::Seconds(1));
+  }
+}
+
+void SimJob::Isolate(int node) {
+  for (int i = 0; i < size(); ++i) {
+    if (i != node) network_.Cut(id(node), id(i));
+  }
+}
+
+void SimJob::Rejoin(int node) {
+  for (int i = 0; i < size(); ++i) {
+    if (i != node) network_.Heal(id(node), id(i));
+  }
+}
+
+bool SimJob::RunToEnd(absl::Duration limit) {
+  const bool ended = executor_.RunUntil(
+      [this] {
+        if (!finish_) return false;
+        return std::all_of(nodes_.begin(), nodes_.end(),
+                           [](const auto& node) { return !node->transport || !node->instance || node->ended; });
+      },
+      limit);
+  Observe();
+  return ended;
+}
+
+// --- The coordinator: as gdfd's Scheduler and State ---
+
+absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochRequest& request) {
+  if (finish_) return absl::FailedPreconditionError("the job is not running");
+  const wire::EpochRecord& now = epoch();
+  if (!now.Has(from)) return absl::PermissionDeniedError("no member of the job");
+  if (request.current != now.epoch) return absl::OkStatus();  // somebody else asked first
+  wire::EpochRecord next{now.epoch.next(), {}, {}};
+  for (const NodeId& member : now.members) {
+    const bool lost = std::find(request.lost.begin(), request.lost.end(), member) != request.lost.end();
+    if (!lost && Up(IndexOf(member))) next.members.push_back(member);
+  }
+  if (next.members.empty() || static_cast<int>(next.members.size()) < options_.min_nodes) {
+    return absl::UnavailableError(absl::StrCat("the job needs ", options_.min_nodes, " nodes and has ",
+                                               next.members.size(), " left"));
+  }
+  next.lead = next.Has(now.lead) ? now.lead : next.Has(from) ? from : next.members.front();
+  epochs_.push_back(std::move(next));
+  Announce();
+  return absl::OkStatus();
+}
+
+void SimJob::Announce() {
+  for (int i = 0; i < size(); ++i) {
+    executor_.PostAfter(Delay(), [this, i] {
+      Node& node = *nodes_[i];
+      if (node.transport && node.instance && node.restored) node.instance->member.SetEpoch(epoch());
+    });
+  }
+}
+
+absl::Status SimJob::OnFinish(const NodeId& from, const wire::FinishJob& finish) {
+  if (finish_ || finish.epoch != epoch().epoch || from != epoch().lead) {
+    return absl::FailedPreconditionError("not the running epoch's lead");
+  }
+  finish_ = finish;
+  const bool ok = finish.verdict == wire::Verdict::kSucceeded;
+  executor_.PostAfter(ok ? absl::Seconds(60) : Delay(), [this] { DropInstances(); });
+  return absl::OkStatus();
+}
+
+void SimJob::DropInstances() {
+  for (const auto& node : nodes_) {
+    node->scope.reset();
+    if (node->instance && !node->ended) node->ended = absl::CancelledError("the job has ended");
+    node->instance.reset();
+  }
+}
+
+// --- Invariants ---
+
+void SimJob::Observe() {
+  for (const auto& node : nodes_) {
+    if (!node->instance || !node->restored) continue;
+    const checkpoint::OuterStatePtr state = node->instance->member.state();
+    if (state == nullptr || state->id.round.value == 0) continue;
+    node->seen = state->id.round;
+    const auto [it, fresh] = seen_.emplace(state->id.round, state);
+    if (!fresh && it->second->id.theta != state->id.theta) {
+      absl::StrAppend(&violations_, "node ", node->id.Short(), " committed another result of round ",
+                      state->id.round.value, "\n");
+    }
+  }
+}
+
+std::map<RoundId, CommittedRound> SimJob::Committed(int index) {
+  std::map<RoundId, CommittedRound> rounds;
+  MemoryFileSystem copy = nodes_[index]->disk;
+  while (true) {  // newest first: what the store loads once the newer ones are gone
+    checkpoint::CheckpointStore store(copy, {.folder = kFolder, .keep = 1 << 20, .num_params = options_.num_params});
+    const absl::StatusOr<checkpoint::Loaded> loaded = store.Load();
+    GDF_CHECK(loaded.ok());
+    for (const std::string& damage : loaded->damage) absl::StrAppend(&violations_, "damaged: ", damage, "\n");
+    if (!loaded->committed) return rounds;
+    const RoundId round = loaded->committed->id.round;
+    rounds[round] = {loaded->committed, loaded->commit};
+    GDF_CHECK(copy.Remove(absl::StrFormat("%s/committed-%016d", kFolder, round.value)).ok());
+  }
+}
+
+std::string SimJob::Violations() {
+  Observe();
+  std::map<RoundId, CommittedRound> all;
+  for (int i = 0; i < size(); ++i) {
+    for (const auto& [round, committed] : Committed(i)) {
+      const auto [it, fresh] = all.emplace(round, committed);
+      if (!fresh && it->second.state->id.theta != committed.state->id.theta) {
+        absl::StrAppend(&violations_, "the disk of node ", id(i).Short(), " has another result of round ", round.value,
+                        "\n");
+      }
+      if (committed.commit) violations_ += CheckCommit(*committed.commit);
+    }
+  }
+  for (const auto& [round, state] : seen_) {
+    const auto it = all.find(round);
+    if (it != all.end() && it->second.state->id.theta != state->id.theta) {
+      absl::StrAppend(&violations_, "round ", round.value, " was shown and saved with different results\n");
+    }
+  }
+  for (const wire::ReportJob& report : reports_) {
+    const auto it = all.find(report.round.next());
+    if (it != all.end() && it->second.state->id.theta != report.theta) {
+      absl::StrAppend(&violations_, "round ", report.round.value, " was reported with another result\n");
+    }
+  }
+  for (const auto& [round, committed] : all) {
+    const auto before = all.find(RoundId{round.value - 1});
+    if (round.value > 0 && before != all.end()) violations_ += CheckRound(before->second, committed);
+  }
+  if (finish_ && verdict() == wire::Verdict::kSucceeded) {
+    const auto last = all.find(RoundId{static_cast<uint64_t>(options_.rounds)});
+    if (last == all.end() || last->second.state->id.theta != finish_->theta) {
+      absl::StrAppend(&violations_, "the verdict's parameters are on no disk\n");
+    }
+  }
+  return violations_;
+}
+
+std::string SimJob::CheckCommit(const wire::Commit& commit) const {
+  const wire::Receipt& receipt = commit.receipt;
+  const std::string name = receipt.tag.ToString();
+  const absl::Status valid = rounds::VerifyCommit(commit, kJob);
+  if (!valid.ok()) return absl::StrCat("the commit of ", name, " is not valid: ", valid.message(), "\n");
+  const auto opened = std::find_if(epochs_.begin(), epochs_.end(),
+                                   [&](const wire::EpochRecord& e) { return e.epoch == receipt.tag.epoch; });
+  if (opened == epochs_.end() || opened->members != receipt.voters) {
+    return absl::StrCat("the voters of ", name, " are no epoch's members\n");
+  }
+  if (receipt.contributions.empty()) return absl::StrCat(name, " has no contribution\n");
+  return "";
+}
+
+// The receipt's contributors' deltas give the state. A node that trained twice on a round packed twice.
+std::string SimJob::CheckRound(const CommittedRound& before, const CommittedRound& round) const {
+  const wire::Receipt& receipt = round.commit->receipt;
+  std::vector<std::vector<Buffer>> choices;
+  size_t combinations = 1;
+  for (const wire::Contribution& c : receipt.contributions) {
+    const auto it = journal_.find({c.node, receipt.tag.round});
+    if (it == journal_.end()) return absl::StrCat(receipt.tag.ToString(), " names a node that packed nothing\n");
+    choices.push_back(it->second);
+    combinations *= it->second.size();
+  }
+  for (size_t pick = 0; pick < combinations; ++pick) {
+    std::vector<Buffer> packed;
+    size_t rest = pick;
+    for (const std::vector<Buffer>& of_node : choices) {
+      packed.push_back(of_node[of_node.size() - 1 - rest % of_node.size()]);
+      rest /= of_node.size();
+    }
+    if (Reproduces(before, round, packed)) return "";
+  }
+  return absl::StrCat("the result of ", receipt.tag.ToString(), " is not what its contributions give\n");
+}
+
+// The arithmetic of docs/formats/round-messages.md, written out: no shards, no exchange.
+bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& round,
+                        const std::vector<Buffer>& packed) const {
+  const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(CodecOf(options_.codec));
+  const wire::Receipt& receipt = round.commit->receipt;
+  const size_t n = options_.num_params;
+  std::vector<float> mean(n);
+  std::vector<float> decoded(n);
+  float total = 0;
+  for (size_t i = 0; i < packed.size(); ++i) {
+    const float weight = static_cast<float>(receipt.contributions[i].tokens);
+    if (!codec->Decode(packed[i].span(), absl::MakeSpan(decoded)).ok()) return false;
+    for (size_t k = 0; k < n; ++k) mean[k] = mean[k] + weight * decoded[k];
+    total = total + weight;
+  }
+  for (float& value : mean) value = value / total;
+  std::vector<uint8_t> once(codec->PackedSize(n));
+  codec->Encode(mean, absl::MakeSpan(once));
+  if (!codec->Decode(once, absl::MakeSpan(mean)).ok()) return false;
+  const absl::Span<const float> theta = before.state->theta.span();
+  const absl::Span<const float> momentum = before.state->momentum.span();
+  for (size_t k = 0; k < n; ++k) {  // Nesterov
+    const float m = kOuterMomentum * momentum[k] + mean[k];
+    const float next = theta[k] - kOuterRate * (mean[k] + kOuterMomentum * m);
+    if (next != round.state->theta.span()[k] || m != round.state->momentum.span()[k]) return false;
+  }
+  return true;
+}
+
+}  // namespace gdf::sim

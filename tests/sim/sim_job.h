@@ -1,0 +1,147 @@
+// One job on simulated nodes: network, disks, workers and coordinator, with faults on demand, and the invariants that
+// must hold whatever happened.
+//
+//   SimJob job(seed, {.nodes = 4});
+//   job.Start();
+//   job.network().set_on_message([&](const SimMessage& m) { if (m.number == 40) job.Crash(2); });
+//   REQUIRE(job.RunToEnd());
+//   REQUIRE(job.Violations() == "");
+#ifndef GDF_TESTS_SIM_SIM_JOB_H_
+#define GDF_TESTS_SIM_SIM_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/file_system.h"
+#include "core/rounds/job_member.h"
+#include "tests/sim/sim_network.h"
+#include "tests/sim/sim_worker.h"
+#include "tests/support/faulty_files.h"
+
+namespace gdf::sim {
+
+struct JobOptions {
+  int nodes = 4;
+  int min_nodes = 2;
+  int64_t rounds = 3;
+  int64_t inner_steps = 4;
+  uint64_t num_params = 1000;
+  config::CodecSpec codec = {config::CodecKind::kInt8, 64};
+  int64_t checkpoint_every = 1;
+  absl::Duration round_deadline = absl::Minutes(2);
+  NetworkOptions network = {};
+};
+
+// What a disk holds of one committed round.
+struct CommittedRound {
+  checkpoint::OuterStatePtr state;
+  std::optional<wire::Commit> commit;
+};
+
+class SimJob {
+ public:
+  explicit SimJob(uint64_t seed, JobOptions options = {});
+  ~SimJob();
+
+  // Starts all nodes and opens epoch 1 with all of them, led by node 0.
+  void Start();
+
+  SimExecutor& executor() { return executor_; }
+  SimNetwork& network() { return network_; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  NodeId id(int node) const { return nodes_[node]->id; }
+  int IndexOf(const NodeId& id) const;
+
+  // The process of `node` is no more; its disk stays. Not from within one of the node's own tasks.
+  void Crash(int node);
+  // Starts it again from its disk; a no-op when it is up.
+  void Restart(int node);
+  bool Up(int node) const { return nodes_[node]->transport != nullptr; }
+  // Cuts `node` from all others.
+  void Isolate(int node);
+  void Rejoin(int node);
+
+  // What the worker of `node` fails with from now on; null: nothing.
+  void set_worker_fault(int node, SimWorker::Fault fault) { nodes_[node]->worker_fault = std::move(fault); }
+  // Asked before each change of the node's disk.
+  void set_disk_fault(int node, FaultyFiles::Before before) { nodes_[node]->files.set_before(std::move(before)); }
+  MemoryFileSystem& disk(int node) { return nodes_[node]->disk; }
+  // Crashes `node` at once as seen from outside, from within one of its own calls.
+  void CrashFromWithin(int node);
+
+  // Runs until the coordinator has the job's verdict and every node that is up has ended it. False after `limit`.
+  bool RunToEnd(absl::Duration limit = absl::Hours(4));
+
+  // --- What happened ---
+  bool finished() const { return finish_.has_value(); }
+  wire::Verdict verdict() const { return finish_ ? finish_->verdict : wire::Verdict::kNone; }
+  const std::string& reason() const { return finish_->reason; }
+  const wire::EpochRecord& epoch() const { return epochs_.back(); }
+  const std::vector<wire::ReportJob>& reports() const { return reports_; }
+  const std::vector<wire::JobEvent>& events() const { return events_; }
+  bool HasEvent(std::string_view text) const;
+  const rounds::JobMember* member(int node) const;
+  // How the job ended on `node`, if it has.
+  const std::optional<absl::Status>& ended(int node) const { return nodes_[node]->ended; }
+  // From the disk of `node`, by round.
+  std::map<RoundId, CommittedRound> Committed(int node);
+
+  // Every invariant that does not hold, one a line: one digest for each committed round over all nodes, commits by a
+  // majority of an epoch that was opened, every state equal to the weighted mean of its contributors' deltas through
+  // the outer optimiser, nothing lost by a restart.
+  std::string Violations();
+
+ private:
+  struct Instance;
+  struct Node {
+    Node(int index, uint64_t seed);
+    trust::NodeKey key;
+    NodeId id;
+    MemoryFileSystem disk;
+    FaultyFiles files;
+    SimWorker::Fault worker_fault;
+    std::unique_ptr<SimTransport> transport;  // null while down
+    std::unique_ptr<Instance> instance;
+    std::unique_ptr<TaskScope> scope;
+    std::optional<absl::Status> ended;
+    RoundId seen;           // newest committed round that this node has shown
+    bool restored = false;  // since its start
+  };
+  class NodeCoordinator;
+
+  SimWorkerOptions WorkerOptions(const Node& node) const;
+  Task<void> RunNode(Node* node);
+  void Announce();
+  void Observe();
+  absl::Duration Delay();
+  absl::Status OnRequestEpoch(const NodeId& from, const rounds::EpochRequest& request);
+  absl::Status OnFinish(const NodeId& from, const wire::FinishJob& finish);
+  void DropInstances();
+  std::string CheckCommit(const wire::Commit& commit) const;
+  std::string CheckRound(const CommittedRound& before, const CommittedRound& round) const;
+  bool Reproduces(const CommittedRound& before, const CommittedRound& round, const std::vector<Buffer>& packed) const;
+
+  const JobOptions options_;
+  const uint64_t seed_;
+  config::JobSpec spec_;
+  SimExecutor executor_;
+  SeededRng rng_;
+  InlinePool pool_;
+  SimNetwork network_;
+  EmitJournal journal_;
+  std::vector<wire::EpochRecord> epochs_;
+  std::optional<wire::FinishJob> finish_;
+  std::vector<wire::ReportJob> reports_;
+  std::vector<wire::JobEvent> events_;
+  std::map<RoundId, checkpoint::OuterStatePtr> seen_;  // states that a node has shown as committed
+  std::string violations_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace gdf::sim
+
+#endif  // GDF_TESTS_SIM_SIM_JOB_H_

@@ -1,0 +1,131 @@
+// The simulated network: transports over one SimExecutor, with seeded delays, resets, partitions and crashes.
+// The same seed and the same calls give the same history.
+//
+//   SimNetwork network(executor, seed);
+//   std::unique_ptr<SimTransport> a = network.Join(id_a);   // destroying it is the crash of that process
+//   network.set_on_message([&](const SimMessage& m) { if (m.number == 17) crash = true; });
+#ifndef GDF_TESTS_SIM_SIM_NETWORK_H_
+#define GDF_TESTS_SIM_SIM_NETWORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/base/executor.h"
+#include "core/base/rng.h"
+#include "core/net/method_table.h"
+#include "core/net/transport.h"
+
+namespace gdf::sim {
+
+struct NetworkOptions {
+  absl::Duration min_delay = absl::Milliseconds(5);
+  absl::Duration max_delay = absl::Milliseconds(60);
+  double bytes_per_sec = 50e6;
+  absl::Duration dial_timeout = absl::Seconds(10);  // to a node behind a cut
+  absl::Duration keepalive = absl::Seconds(25);     // until a cut link is given up
+};
+
+// A message of a stream or call that is about to be delivered. Opening, ending and window frames are not counted.
+struct SimMessage {
+  uint64_t number = 0;  // from 1, over the whole network
+  NodeId from;
+  NodeId to;
+  std::string method;
+};
+
+class SimTransport;
+
+// Two ends, each with its streams; frames arrive in the order sent.
+struct SimLink;
+
+// Executor only. Outlives its transports.
+class SimNetwork {
+ public:
+  SimNetwork(SimExecutor& executor, uint64_t seed, NetworkOptions options = {});
+
+  // A node comes up; one transport of an id at a time.
+  std::unique_ptr<SimTransport> Join(NodeId id);
+
+  // Nothing passes between the two until Heal. Frames wait, as TCP retransmits, until the link is given up.
+  void Cut(NodeId a, NodeId b);
+  void Heal(NodeId a, NodeId b);
+  // Breaks the connections between the two; what is under way is lost.
+  void Reset(NodeId a, NodeId b);
+
+  // Called before each message is delivered; may crash, cut or reset whatever it likes.
+  void set_on_message(std::function<void(const SimMessage&)> hook) { on_message_ = std::move(hook); }
+  uint64_t messages() const { return messages_; }
+
+ private:
+  friend class SimTransport;
+  friend struct SimLink;
+
+  absl::Duration Delay(size_t bytes);
+  bool IsCut(const NodeId& a, const NodeId& b) const;
+  std::vector<std::shared_ptr<SimLink>> LinksBetween(const NodeId& a, const NodeId& b) const;
+
+  SimExecutor& executor_;
+  SeededRng rng_;
+  const NetworkOptions options_;
+  std::map<NodeId, SimTransport*> up_;
+  std::map<std::pair<NodeId, NodeId>, uint64_t> cuts_;  // ordered pair -> which cut
+  uint64_t next_cut_ = 1;
+  uint64_t messages_ = 0;
+  std::function<void(const SimMessage&)> on_message_;
+};
+
+class SimTransport final : public net::Transport {
+ public:
+  SimTransport(SimNetwork& network, NodeId self);
+  ~SimTransport() override;
+
+  NodeId self() const override { return self_; }
+  Executor& executor() override { return network_.executor_; }
+  net::Registration HandleStream(std::string method, StreamHandler handler, net::MethodOptions options) override;
+  Task<absl::StatusOr<std::unique_ptr<net::Stream>>> Open(NodeId peer, std::string method, net::Priority priority,
+                                                          absl::Duration timeout) override;
+  void SetAddresses(NodeId, std::vector<std::string>) override {}
+  void SetAdmission(std::function<net::Admission(NodeId)> policy) override { policy_ = std::move(policy); }
+  void RecheckAdmission() override;
+  void Disconnect(NodeId peer, absl::Status why) override;
+  bool Connected(NodeId peer) const override;
+  std::vector<NodeId> Peers() const override;
+  net::Registration WatchPeers(PeerWatcher watcher) override;
+  net::TrafficCounters counters(NodeId peer) const override;
+  net::TrafficCounters total_counters() const override;
+
+  // Nothing leaves this node any more: between a crash and its effect.
+  void Mute() { muted_ = true; }
+
+ private:
+  friend class SimNetwork;
+  friend struct SimLink;
+  using Watchers = std::map<uint64_t, PeerWatcher>;
+
+  net::Admission Admit(const NodeId& peer) const { return policy_ ? policy_(peer) : net::Admission::kMember; }
+  std::shared_ptr<SimLink> Find(const NodeId& peer, net::Priority priority) const;
+  void Add(std::shared_ptr<SimLink> link);
+  void Drop(const std::shared_ptr<SimLink>& link, const absl::Status& why);
+  void Tell(NodeId peer, bool up, const absl::Status& why);
+
+  SimNetwork& network_;
+  const NodeId self_;
+  bool muted_ = false;
+  std::function<net::Admission(NodeId)> policy_;
+  net::MethodTable methods_;
+  std::vector<std::shared_ptr<SimLink>> links_;
+  std::shared_ptr<Watchers> watchers_ = std::make_shared<Watchers>();
+  uint64_t next_watcher_ = 1;
+  std::map<NodeId, net::TrafficCounters> counters_;
+};
+
+}  // namespace gdf::sim
+
+#endif  // GDF_TESTS_SIM_SIM_NETWORK_H_

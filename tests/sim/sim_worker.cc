@@ -1,0 +1,220 @@
+#include "tests/sim/sim_worker.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/byte_io.h"
+#include "core/base/check.h"
+#include "core/base/encoding.h"
+#include "core/base/status_macros.h"
+#include "core/tensor/flat_buffer.h"
+
+namespace gdf::sim {
+namespace {
+
+constexpr float kRate = 0.05f;
+constexpr float kMomentum = 0.5f;
+constexpr float kNoise = 0.25f;
+
+// In [-1, 1), with 24 bits: exact in float32.
+float Uniform(uint64_t seed, uint64_t a, uint64_t b) {
+  return static_cast<float>(MixSeed(seed, a, b) >> 40) * 0x1p-23f - 1.0f;
+}
+
+float Target(const SimWorkerOptions& options, uint64_t i) { return Uniform(options.seed, 1, i); }
+
+}  // namespace
+
+SimWorker::SimWorker(Executor& executor, SimWorkerOptions options, EmitJournal* journal, Fault fault)
+    : executor_(executor),
+      options_(options),
+      journal_(journal),
+      fault_(std::move(fault)),
+      lock_(executor),
+      timing_(MixSeed(options.seed, 2, options.node.digest().bytes[0])),
+      theta_(InitialTheta(options)),
+      velocity_(options.num_params),
+      residual_(options.num_params),
+      exit_(executor) {}
+
+train::LoadResult SimWorker::Loaded(const SimWorkerOptions& options) {
+  train::LoadResult loaded;
+  if (options.num_params > 0) {
+    const int64_t shape[] = {static_cast<int64_t>(options.num_params)};
+    GDF_CHECK(loaded.layout.Add("theta", shape).ok());
+  }
+  loaded.train_tokens = 1'000'000;
+  loaded.valid_tokens = 1000;
+  loaded.tokens_per_step = options.tokens_per_step;
+  loaded.device_name = "sim";
+  loaded.precision = config::Precision::kFp32;
+  return loaded;
+}
+
+std::vector<float> SimWorker::InitialTheta(const SimWorkerOptions& options) {
+  std::vector<float> theta(options.num_params);
+  for (uint64_t i = 0; i < theta.size(); ++i) theta[i] = 2.0f * Uniform(options.seed, 3, i);
+  return theta;
+}
+
+double SimWorker::Loss(const SimWorkerOptions& options, absl::Span<const float> theta) {
+  double loss = 0;
+  for (uint64_t i = 0; i < theta.size(); ++i) {
+    const double off = static_cast<double>(theta[i]) - static_cast<double>(Target(options, i));
+    loss += off * off / 2;
+  }
+  return loss / static_cast<double>(std::max<size_t>(theta.size(), 1));
+}
+
+absl::Status SimWorker::Ready(std::string_view call) const {
+  if (killed_) return absl::UnavailableError("the worker was killed");
+  return fault_ ? fault_(call, applied_.value_or(RoundId{})) : absl::OkStatus();
+}
+
+Task<absl::StatusOr<train::LoadResult>> SimWorker::Load(train::LoadRequest) { co_return Loaded(options_); }
+
+Task<absl::Status> SimWorker::ReadParameters(absl::Span<float> out) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  GDF_CO_RETURN_IF_ERROR(Ready("read"));
+  GDF_CHECK(out.size() == theta_.size());
+  std::copy(theta_.begin(), theta_.end(), out.begin());
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> SimWorker::Apply(RoundId round, absl::Span<const float> theta) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  co_await Sleep(executor_, absl::Milliseconds(1));
+  GDF_CO_RETURN_IF_ERROR(Ready("apply"));
+  GDF_CHECK(theta.size() == options_.num_params);
+  theta_.assign(theta.begin(), theta.end());
+  reference_ = theta_;
+  applied_ = round;
+  co_return absl::OkStatus();
+}
+
+// One sample of the data is one noise vector; members share the sequence of samples by turns.
+void SimWorker::Step(int64_t position) {
+  for (uint64_t i = 0; i < theta_.size(); ++i) {
+    const float noise = kNoise * Uniform(options_.seed, 4 + static_cast<uint64_t>(position), i);
+    const float gradient = theta_[i] - Target(options_, i) + noise;
+    velocity_[i] = kMomentum * velocity_[i] + gradient;
+    theta_[i] -= kRate * velocity_[i];
+  }
+}
+
+Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  if (!applied_) co_return absl::FailedPreconditionError("Run before Apply");
+  if (request.from_step) step_ = *request.from_step;
+  if (request.stream) stream_ = *request.stream;
+  train::RunResult result;
+  const absl::Duration begin = executor_.clock().Monotonic();
+  while (step_ < request.until_step) {
+    co_await Sleep(executor_, options_.step_time * (1 + timing_.Unit() / 2));
+    GDF_CO_RETURN_IF_ERROR(Ready("run"));
+    Step(stream_.cursor.position + stream_.member_index);
+    stream_.cursor.position += stream_.num_members;
+    ++step_;
+    ++result.steps;
+    result.last_loss = Loss(options_, theta_);
+    result.mean_loss += result.last_loss;
+    if (request.on_step) request.on_step({step_, result.last_loss, kRate});
+  }
+  if (result.steps > 0) result.mean_loss /= static_cast<double>(result.steps);
+  result.step = step_;
+  result.tokens = result.steps * options_.tokens_per_step;
+  result.compute = executor_.clock().Monotonic() - begin;
+  result.cursor = stream_.cursor;
+  co_return result;
+}
+
+Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest request) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  co_await Sleep(executor_, absl::Milliseconds(1));
+  GDF_CO_RETURN_IF_ERROR(Ready("emit"));
+  if (applied_ != request.round || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
+  if (!feedback_) {
+    GDF_CO_ASSIGN_OR_RETURN(codec_, compress::Codec::Create(request.codec));
+    GDF_CO_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
+                            compress::ErrorFeedback::Create(options_.num_params, codec_.get(),
+                                                            {static_cast<float>(request.beta), request.max_norm}));
+    feedback_ = std::move(feedback);
+    GDF_CO_RETURN_IF_ERROR(feedback_->Restore(residual_));
+  }
+  std::vector<float> delta(theta_.size());
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] = reference_[i] - theta_[i];
+  std::vector<uint8_t> packed(codec_->PackedSize(delta.size()));
+  GDF_CO_RETURN_IF_ERROR(feedback_->Stage(delta, absl::MakeSpan(packed)));
+  unsettled_ = request.round;
+  train::EmitResult result;
+  result.packed = Buffer(std::move(packed));
+  result.norm = feedback_->last_norm();
+  (*journal_)[{options_.node, request.round}].push_back(result.packed);
+  co_return result;
+}
+
+Task<absl::Status> SimWorker::Settle(RoundId round, bool applied) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  GDF_CO_RETURN_IF_ERROR(Ready("settle"));
+  if (unsettled_ != round) co_return absl::FailedPreconditionError("Settle of another round");
+  unsettled_.reset();
+  co_return feedback_->Settle(applied);
+}
+
+Task<absl::StatusOr<train::EvalResult>> SimWorker::Evaluate(int64_t) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  co_await Sleep(executor_, options_.step_time);
+  GDF_CO_RETURN_IF_ERROR(Ready("evaluate"));
+  co_return train::EvalResult{Loss(options_, theta_), 1000};
+}
+
+Task<absl::StatusOr<Buffer>> SimWorker::Save() {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  co_await Sleep(executor_, absl::Milliseconds(1));
+  GDF_CO_RETURN_IF_ERROR(Ready("save"));
+  const absl::Span<const float> residual = feedback_ ? feedback_->residual() : absl::MakeConstSpan(residual_);
+  ByteWriter out;
+  out.U64(static_cast<uint64_t>(step_));
+  out.Bytes(AsString(tensor::AsBytes(velocity_)));
+  out.Bytes(AsString(tensor::AsBytes(residual)));
+  co_return Buffer(out.Take());
+}
+
+Task<absl::Status> SimWorker::Restore(Buffer state) {
+  rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
+  GDF_CO_RETURN_IF_ERROR(Ready("restore"));
+  const size_t bytes = options_.num_params * sizeof(float);
+  if (state.size() != 8 + 2 * bytes) co_return absl::InvalidArgumentError("not a state of this job");
+  uint64_t step = 0;
+  std::memcpy(&step, state.span().data(), 8);
+  step_ = static_cast<int64_t>(step);
+  if (bytes > 0) {
+    std::memcpy(velocity_.data(), state.span().data() + 8, bytes);
+    std::memcpy(residual_.data(), state.span().data() + 8 + bytes, bytes);
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<train::GenerateResult>> SimWorker::Generate(train::GenerateRequest) {
+  co_return absl::UnimplementedError("the simulated worker has no language");
+}
+
+Task<absl::StatusOr<train::ExportPlan>> SimWorker::Export(config::WeightDtype) {
+  train::ExportPlan plan;
+  plan.layout = Loaded(options_).layout;
+  co_return plan;
+}
+
+Task<train::ExitInfo> SimWorker::WaitForExit() {
+  train::ExitInfo info = co_await exit_.Wait();
+  co_return info;
+}
+
+void SimWorker::Kill() {
+  killed_ = true;
+  train::ExitInfo info;
+  info.reason = train::ExitInfo::Reason::kStopped;
+  exit_.Set(info);
+}
+
+}  // namespace gdf::sim

@@ -1,0 +1,87 @@
+// A worker without libtorch: inner SGD with momentum on a noisy quadratic, f(θ) = |θ − θ*|²/2, in float32 arithmetic
+// that is the same everywhere. What it emits is written to a journal, from which tests compute what nodes must hold.
+#ifndef GDF_TESTS_SIM_SIM_WORKER_H_
+#define GDF_TESTS_SIM_SIM_WORKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/compress/error_feedback.h"
+#include "core/rounds/async_lock.h"
+#include "core/train/worker_session.h"
+
+namespace gdf::sim {
+
+// Every contribution that was ever packed, by node and round, newest last. The disk of nobody: tests only.
+using EmitJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Buffer>>;
+
+struct SimWorkerOptions {
+  uint64_t num_params = 1000;
+  uint64_t seed = 0;          // of the problem and its noise: the job's
+  NodeId node;
+  absl::Duration step_time = absl::Milliseconds(100);  // about: each step is up to half as long again
+  int64_t tokens_per_step = 32;
+};
+
+class SimWorker final : public train::WorkerSession {
+ public:
+  // What a call fails with; asked before each: "run", "emit", "apply", "save". `round` is the one last applied.
+  using Fault = std::function<absl::Status(std::string_view call, RoundId round)>;
+
+  SimWorker(Executor& executor, SimWorkerOptions options, EmitJournal* journal, Fault fault);
+
+  // What Load gives: one tensor "theta" of [num_params].
+  static train::LoadResult Loaded(const SimWorkerOptions& options);
+  // θ_0: what a worker holds before the first Apply.
+  static std::vector<float> InitialTheta(const SimWorkerOptions& options);
+  // Loss without noise.
+  static double Loss(const SimWorkerOptions& options, absl::Span<const float> theta);
+
+  Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest request) override;
+  Task<absl::Status> ReadParameters(absl::Span<float> out) override;
+  Task<absl::Status> Apply(RoundId round, absl::Span<const float> theta) override;
+  Task<absl::StatusOr<train::RunResult>> Run(train::RunRequest request) override;
+  Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
+  Task<absl::Status> Settle(RoundId round, bool applied) override;
+  Task<absl::StatusOr<train::EvalResult>> Evaluate(int64_t max_batches) override;
+  Task<absl::StatusOr<Buffer>> Save() override;
+  Task<absl::Status> Restore(Buffer state) override;
+  Task<absl::StatusOr<train::GenerateResult>> Generate(train::GenerateRequest request) override;
+  Task<absl::StatusOr<train::ExportPlan>> Export(config::WeightDtype dtype) override;
+  Task<train::ExitInfo> WaitForExit() override;
+  void Kill() override;
+
+ private:
+  void Step(int64_t position);
+  absl::Status Ready(std::string_view call) const;
+
+  Executor& executor_;
+  const SimWorkerOptions options_;
+  EmitJournal* const journal_;
+  const Fault fault_;
+  rounds::AsyncLock lock_;  // calls are served one after the other
+  SeededRng timing_;
+  std::vector<float> theta_;
+  std::vector<float> reference_;  // θ_t
+  std::optional<RoundId> applied_;
+  int64_t step_ = 0;
+  train::DataStream stream_;
+  std::vector<float> velocity_;
+  std::vector<float> residual_;  // carried until there is a codec to hold it
+  std::unique_ptr<compress::Codec> codec_;
+  std::optional<compress::ErrorFeedback> feedback_;
+  std::optional<RoundId> unsettled_;
+  bool killed_ = false;
+  OneShot<train::ExitInfo> exit_;
+};
+
+}  // namespace gdf::sim
+
+#endif  // GDF_TESTS_SIM_SIM_WORKER_H_
