@@ -1,0 +1,79 @@
+"""A network of gdfd processes on loopback, for benchmarks. They end with the `with` block."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+class Cluster:
+    """`nodes` daemons in one network; `gdfctl(1, ...)` speaks to the first, its coordinator."""
+
+    def __init__(self, programs, nodes, threads=1):
+        self.programs = pathlib.Path(programs).resolve()
+        self.threads = threads
+        self.count = nodes
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gdf-bench-"))
+        self.processes = []
+        self.seconds_to_ready = []
+
+    def __enter__(self):
+        try:
+            for number in range(1, self.count + 1):
+                self._start(number)
+            self.gdfctl(1, "network", "create", "bench")
+            if self.count > 1:
+                invite = self.gdfctl(1, "invite", "--role", "contributor", "--ttl", "1h", "--uses", str(self.count - 1))
+                for number in range(2, self.count + 1):
+                    self.gdfctl(number, "join", invite["invite"])
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(timeout=30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, number):
+        state = self.folder / f"node{number}"
+        state.mkdir()
+        (state / "gdfd.yaml").write_text(f"port_mapping: false\nlimits: {{cpu_threads: {self.threads}}}\n")
+        read_end, write_end = os.pipe()
+        started = time.monotonic()
+        with open(state / "log", "w") as log:
+            process = subprocess.Popen(
+                [self.programs / "gdfd", "--config", state / "gdfd.yaml", "--state-dir", state / "state",
+                 "--control-socket", state / "socket", "--listen", "127.0.0.1:0", "--name", f"node{number}",
+                 "--ready-fd", str(write_end)], pass_fds=[write_end], stderr=log, start_new_session=True)
+        self.processes.append(process)
+        os.close(write_end)
+        with os.fdopen(read_end) as ready:
+            if ready.readline().strip() != "ready":
+                raise RuntimeError((state / "log").read_text())
+        self.seconds_to_ready.append(time.monotonic() - started)
+
+    def gdfctl(self, number, *arguments, raw=False):
+        """What a command prints as JSON (or its text, with `raw`); an error ends the benchmark."""
+        command = [self.programs / "gdfctl", "--socket", self.folder / f"node{number}" / "socket"]
+        done = subprocess.run(command + ([] if raw else ["--json"]) + list(arguments), capture_output=True, text=True)
+        if done.returncode != 0:
+            logs = "".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("node*/log")))
+            raise RuntimeError(f"gdfctl {' '.join(map(str, arguments))}: {done.stderr}\n{logs}")
+        return done.stdout if raw or not done.stdout else json.loads(done.stdout)
+
+    def train(self, job_yaml):
+        """Submits a job, waits for its end and gives what `job show` says, with its rounds."""
+        path = self.folder / "job.yaml"
+        path.write_text(job_yaml)
+        submitted = self.gdfctl(1, "submit", str(path))
+        job = submitted["job"]["id"] if isinstance(submitted["job"], dict) else submitted["job"]
+        self.gdfctl(1, "job", "wait", job)
+        return self.gdfctl(1, "job", "show", job)
