@@ -1,0 +1,110 @@
+// Opens libgdf_cuda.so at run time, checks that it is the plugin this program was built for, and
+// gives its functions with C++ types. Needs no CUDA to build.
+//
+//   GDF_ASSIGN_OR_RETURN(const cuda::Plugin plugin, cuda::Plugin::Load(path));
+//   GDF_ASSIGN_OR_RETURN(cuda::Session session, plugin.Open(0));
+//   GDF_ASSIGN_OR_RETURN(cuda::DeviceMemory values, session.Allocate(num_bytes));
+#ifndef GDF_CUDA_LOADER_H_
+#define GDF_CUDA_LOADER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cuda/plugin.h"
+
+namespace gdf::cuda {
+
+// The plugin lies beside gdf-worker.
+inline constexpr char kPluginFileName[] = "libgdf_cuda.so";
+
+struct Device {
+  std::string name;  // "NVIDIA H200"
+  int major = 0;     // compute capability
+  int minor = 0;
+  uint64_t total_bytes = 0;
+};
+
+// Memory of a session's device; must end before its session does.
+class DeviceMemory {
+ public:
+  DeviceMemory(DeviceMemory&&) = default;
+  DeviceMemory& operator=(DeviceMemory&&) = default;
+
+  void* data() const { return data_.get(); }
+  uint64_t size() const { return num_bytes_; }  // bytes
+
+ private:
+  friend class Session;
+  struct Release {
+    const GdfCudaPlugin* plugin;
+    GdfCudaSession* session;
+    void operator()(void* memory) const { plugin->release(session, memory); }
+  };
+  DeviceMemory(void* data, uint64_t num_bytes, Release release)
+      : data_(data, release), num_bytes_(num_bytes) {}
+
+  std::unique_ptr<void, Release> data_;
+  uint64_t num_bytes_;
+};
+
+// One device. Used by one thread at a time; every call returns when its work on the device is done.
+// Errors beside those named: kInternal for CUDA's own, after which the session is of no use.
+class Session {
+ public:
+  // `num_bytes` of device memory, aligned to 256, of any content. kResourceExhausted.
+  absl::StatusOr<DeviceMemory> Allocate(uint64_t num_bytes);
+
+  // Between host and the start of device memory. kInvalidArgument when the latter is shorter.
+  absl::Status CopyToDevice(absl::Span<const uint8_t> from, DeviceMemory& to);
+  absl::Status CopyToHost(const DeviceMemory& from, absl::Span<uint8_t> to);
+
+  // Codec int8 (docs/formats/codecs.md) from one device memory to another, with the bytes of
+  // core/compress. kInvalidArgument when a memory is too short for `num_values`, the block is not
+  // one of the format, a value is not finite, or the packed bytes are none that Encode writes.
+  absl::Status EncodeInt8(const DeviceMemory& values, uint64_t num_values, uint32_t block,
+                          DeviceMemory& packed);
+  absl::Status DecodeInt8(const DeviceMemory& packed, uint64_t num_values, uint32_t block,
+                          DeviceMemory& values);
+
+ private:
+  friend class Plugin;
+  struct Close {
+    const GdfCudaPlugin* plugin;
+    void operator()(GdfCudaSession* session) const { plugin->close_session(session); }
+  };
+  Session(const GdfCudaPlugin* plugin, GdfCudaSession* session)
+      : plugin_(plugin), session_(session, Close{plugin}) {}
+
+  const GdfCudaPlugin* plugin_;
+  std::unique_ptr<GdfCudaSession, Close> session_;
+};
+
+// A plugin that was opened. It stays open until the process ends, since CUDA cannot be unloaded.
+// Copyable; safe from any thread.
+class Plugin {
+ public:
+  // Opens the file. kNotFound when it is not there; kFailedPrecondition when it cannot be loaded,
+  // is no plugin of GDF, or speaks another version of the interface.
+  static absl::StatusOr<Plugin> Load(const std::string& path);
+
+  // The devices of this machine, at least one. kNotFound when there is none; kFailedPrecondition
+  // without a driver, or with one that is too old.
+  absl::StatusOr<std::vector<Device>> Devices() const;
+
+  // Errors of Devices; kNotFound for a number that is not one of them; kResourceExhausted.
+  absl::StatusOr<Session> Open(int device) const;
+
+ private:
+  explicit Plugin(const GdfCudaPlugin* plugin) : plugin_(plugin) {}
+
+  const GdfCudaPlugin* plugin_;
+};
+
+}  // namespace gdf::cuda
+
+#endif  // GDF_CUDA_LOADER_H_

@@ -1,0 +1,82 @@
+/* The boundary between gdf-worker and libgdf_cuda.so: plain C, so that the two need no C++ library,
+ * compiler or protobuf in common. The library exports one function, gdf_cuda_plugin, which gives a
+ * table of functions; cuda/loader.h opens and checks it. One device at a time: a session. */
+#ifndef GDF_CUDA_PLUGIN_H_
+#define GDF_CUDA_PLUGIN_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Goes up with every change of this header; both sides must have the same one. */
+#define GDF_CUDA_ABI_VERSION 1u
+#define GDF_CUDA_ENTRY_POINT "gdf_cuda_plugin"
+
+/* What functions return. */
+enum {
+  GDF_CUDA_OK = 0,
+  GDF_CUDA_NO_DRIVER = 1,        /* no NVIDIA driver, or one too old for this library */
+  GDF_CUDA_NO_DEVICE = 2,        /* the driver shows no device of that number */
+  GDF_CUDA_INVALID_ARGUMENT = 3, /* of the caller; nothing was done */
+  GDF_CUDA_OUT_OF_MEMORY = 4,
+  GDF_CUDA_BAD_DATA = 5, /* values or packed bytes that the codec refuses; outputs hold anything */
+  GDF_CUDA_FAILED = 6    /* CUDA's own error; the session is of no use after it */
+};
+
+/* Filled by a function that does not return GDF_CUDA_OK; the text ends with a zero byte. */
+typedef struct GdfCudaError {
+  char message[256];
+} GdfCudaError;
+
+typedef struct GdfCudaDevice {
+  char name[256];
+  int32_t major; /* compute capability */
+  int32_t minor;
+  uint64_t total_bytes;
+} GdfCudaDevice;
+
+/* One device with a stream of its own, which follows the device's default stream. Used by one
+ * thread at a time. */
+typedef struct GdfCudaSession GdfCudaSession;
+
+/* Every function that takes a session waits until its work on the device is done. */
+typedef struct GdfCudaPlugin {
+  uint32_t abi_version;  /* GDF_CUDA_ABI_VERSION; first in every version */
+  uint32_t struct_bytes; /* sizeof(GdfCudaPlugin) */
+
+  /* Devices are numbered from 0. GDF_CUDA_NO_DRIVER, GDF_CUDA_NO_DEVICE when there is none. */
+  int32_t (*count_devices)(int32_t* count, GdfCudaError* error);
+  int32_t (*describe_device)(int32_t device, GdfCudaDevice* description, GdfCudaError* error);
+
+  int32_t (*open_session)(int32_t device, GdfCudaSession** session, GdfCudaError* error);
+  void (*close_session)(GdfCudaSession* session); /* after its memory is released */
+
+  /* Device memory, aligned to 256 bytes. */
+  int32_t (*allocate)(GdfCudaSession* session, uint64_t bytes, void** memory, GdfCudaError* error);
+  void (*release)(GdfCudaSession* session, void* memory);
+  int32_t (*copy_to_device)(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
+                            GdfCudaError* error);
+  int32_t (*copy_to_host)(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
+                          GdfCudaError* error);
+
+  /* Codec int8 of docs/formats/codecs.md, with the same bytes and values as core/compress. Both
+   * arrays in device memory: `values`, [num_values] float32, aligned to 16 bytes; `packed`, aligned
+   * to 4, num_values + 4 * ceil(num_values / block) bytes long. `block` is a power of two from 64
+   * to 4096. GDF_CUDA_BAD_DATA: encode, when a value is NaN or infinite; decode, when the bytes are
+   * none that encode writes. The message names the block. */
+  int32_t (*int8_encode)(GdfCudaSession* session, const float* values, uint64_t num_values,
+                         uint32_t block, uint8_t* packed, GdfCudaError* error);
+  int32_t (*int8_decode)(GdfCudaSession* session, const uint8_t* packed, uint64_t num_values,
+                         uint32_t block, float* values, GdfCudaError* error);
+} GdfCudaPlugin;
+
+/* The table, of static storage. Needs no driver and no device. */
+typedef const GdfCudaPlugin* GdfCudaEntryPoint(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GDF_CUDA_PLUGIN_H_ */

@@ -1,0 +1,37 @@
+// What a session of the plugin holds, and how CUDA's errors become the plugin's. Inside the plugin.
+#ifndef GDF_CUDA_SESSION_H_
+#define GDF_CUDA_SESSION_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/plugin.h"
+
+struct GdfCudaSession {
+  int32_t device = 0;
+  int32_t num_processors = 0;  // streaming multiprocessors
+  cudaStream_t stream = nullptr;
+  // Refusal() of the kernel that ran last: in device memory, and where it is copied to (pinned).
+  unsigned long long* refused = nullptr;
+  unsigned long long* refused_on_host = nullptr;
+};
+
+namespace gdf::cuda {
+
+// Writes the message, cut to its room, and gives `code` back. printf's format.
+[[gnu::format(printf, 3, 4)]] int32_t Fail(GdfCudaError* error, int32_t code, const char* format,
+                                           ...);
+
+// GDF_CUDA_OK for cudaSuccess; else says what was tried, on which device, and CUDA's name for it.
+int32_t Check(cudaError_t result, const char* what, int32_t device, GdfCudaError* error);
+
+// Entries of the plugin's table, see plugin.h.
+int32_t Int8Encode(GdfCudaSession* session, const float* values, uint64_t num_values,
+                   uint32_t block, uint8_t* packed, GdfCudaError* error);
+int32_t Int8Decode(GdfCudaSession* session, const uint8_t* packed, uint64_t num_values,
+                   uint32_t block, float* values, GdfCudaError* error);
+
+}  // namespace gdf::cuda
+
+#endif  // GDF_CUDA_SESSION_H_

@@ -1,0 +1,116 @@
+// A plugin whose device is the host's memory and whose lanes run one after the other. GDF_FAKE says
+// in what it differs from a good one.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/plugin.h"
+#include "tests/unit/cuda/int8_cases.h"
+
+#define GDF_FAKE_GOOD 0
+#define GDF_FAKE_OTHER_VERSION 1
+#define GDF_FAKE_OTHER_SIZE 2
+#define GDF_FAKE_INCOMPLETE 3
+#define GDF_FAKE_EMPTY 4
+#define GDF_FAKE_STRANGER 5
+#define GDF_FAKE_DRIVERLESS 6
+#define GDF_FAKE_DEVICELESS 7
+#define GDF_FAKE_ENDLESS_MESSAGE 8
+
+struct GdfCudaSession {};
+
+namespace {
+
+constexpr uint64_t kDeviceBytes = 1 << 20;
+constexpr uint32_t kLanes = 32;
+
+int32_t Fail(GdfCudaError* error, int32_t code, const char* message) {
+  std::snprintf(error->message, sizeof(error->message), "%s", message);
+  return code;
+}
+
+int32_t CountDevices(int32_t* count, GdfCudaError* error) {
+  if (GDF_FAKE == GDF_FAKE_DRIVERLESS) {
+    return Fail(error, GDF_CUDA_NO_DRIVER, "no NVIDIA driver is loaded");
+  }
+  if (GDF_FAKE == GDF_FAKE_DEVICELESS) {
+    return Fail(error, GDF_CUDA_NO_DEVICE, "the NVIDIA driver shows no device");
+  }
+  if (GDF_FAKE == GDF_FAKE_ENDLESS_MESSAGE) {
+    std::memset(error->message, 'x', sizeof(error->message));
+    return 99;
+  }
+  *count = 2;
+  return GDF_CUDA_OK;
+}
+
+int32_t DescribeDevice(int32_t device, GdfCudaDevice* description, GdfCudaError*) {
+  std::snprintf(description->name, sizeof(description->name), "fake %d", static_cast<int>(device));
+  description->major = 9;
+  description->total_bytes = kDeviceBytes;
+  return GDF_CUDA_OK;
+}
+
+int32_t OpenSession(int32_t device, GdfCudaSession** session, GdfCudaError* error) {
+  if (device < 0 || device > 1) return Fail(error, GDF_CUDA_NO_DEVICE, "device 2, expected 0 to 1");
+  *session = new GdfCudaSession;
+  return GDF_CUDA_OK;
+}
+
+void CloseSession(GdfCudaSession* session) { delete session; }
+
+int32_t Allocate(GdfCudaSession*, uint64_t bytes, void** memory, GdfCudaError* error) {
+  if (bytes > kDeviceBytes) return Fail(error, GDF_CUDA_OUT_OF_MEMORY, "out of memory");
+  *memory = std::aligned_alloc(256, (bytes / 256 + 1) * 256);
+  return GDF_CUDA_OK;
+}
+
+void Release(GdfCudaSession*, void* memory) { std::free(memory); }
+
+int32_t Copy(GdfCudaSession*, void* to, const void* from, uint64_t bytes, GdfCudaError*) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return GDF_CUDA_OK;
+}
+
+int32_t Encode(GdfCudaSession*, const float* values, uint64_t num_values, uint32_t block,
+               uint8_t* packed, GdfCudaError* error) {
+  using namespace gdf::cuda;
+  if (!IsInt8Block(block)) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "block");
+  if (EncodeInLanes(values, num_values, block, kLanes, packed) == kNothingRefused) {
+    return GDF_CUDA_OK;
+  }
+  return Fail(error, GDF_CUDA_BAD_DATA, "a value is not finite");
+}
+
+int32_t Decode(GdfCudaSession*, const uint8_t* packed, uint64_t num_values, uint32_t block,
+               float* values, GdfCudaError* error) {
+  using namespace gdf::cuda;
+  if (!IsInt8Block(block)) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "block");
+  if (DecodeInLanes(packed, num_values, block, kLanes, values) == kNothingRefused) {
+    return GDF_CUDA_OK;
+  }
+  return Fail(error, GDF_CUDA_BAD_DATA, "the packed bytes are refused");
+}
+
+}  // namespace
+
+#if GDF_FAKE == GDF_FAKE_STRANGER
+#define gdf_cuda_plugin some_other_plugin
+#endif
+extern "C" const GdfCudaPlugin* gdf_cuda_plugin() {
+  static const GdfCudaPlugin plugin = {
+      .abi_version = GDF_CUDA_ABI_VERSION + (GDF_FAKE == GDF_FAKE_OTHER_VERSION ? 1 : 0),
+      .struct_bytes = sizeof(GdfCudaPlugin) + (GDF_FAKE == GDF_FAKE_OTHER_SIZE ? 8 : 0),
+      .count_devices = CountDevices,
+      .describe_device = DescribeDevice,
+      .open_session = OpenSession,
+      .close_session = CloseSession,
+      .allocate = Allocate,
+      .release = Release,
+      .copy_to_device = Copy,
+      .copy_to_host = Copy,
+      .int8_encode = Encode,
+      .int8_decode = GDF_FAKE == GDF_FAKE_INCOMPLETE ? nullptr : &Decode,
+  };
+  return GDF_FAKE == GDF_FAKE_EMPTY ? nullptr : &plugin;
+}

@@ -1,0 +1,167 @@
+// The loader against plugins that are missing, foreign, outdated or without a device, and its typed
+// functions against a plugin whose device is the host. No GPU is needed.
+#include "cuda/loader.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/compress/codec.h"
+#include "tests/unit/cuda/int8_cases.h"
+
+namespace gdf::cuda {
+namespace {
+
+using Catch::Matchers::Contains;
+
+std::string Fake(const std::string& name) { return GDF_FAKE_FOLDER "/fake_" + name + ".so"; }
+
+void Refused(const absl::Status& status, absl::StatusCode code, const std::string& says) {
+  INFO(status.ToString());
+  CHECK(status.code() == code);
+  CHECK_THAT(std::string(status.message()), Contains(says));
+}
+
+void LoadRefused(const std::string& path, absl::StatusCode code, const std::string& says) {
+  const absl::Status status = Plugin::Load(path).status();
+  Refused(status, code, says);
+  CHECK_THAT(std::string(status.message()), Contains(path));
+}
+
+absl::Span<const uint8_t> AsBytes(const std::vector<float>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
+}
+
+TEST_CASE("what is no plugin of this version is refused, and the error says why") {
+  using absl::StatusCode;
+  LoadRefused("/nowhere/libgdf_cuda.so", StatusCode::kNotFound, "No such file");
+  LoadRefused("libgdf_cuda_of_no_folder.so", StatusCode::kNotFound, "No such file");
+  LoadRefused(GDF_SOURCE_DIR "/CMakeLists.txt", StatusCode::kFailedPrecondition,
+              "invalid ELF header");
+  LoadRefused(Fake("stranger"), StatusCode::kFailedPrecondition, "has no function gdf_cuda_plugin");
+  LoadRefused(Fake("other_version"), StatusCode::kFailedPrecondition,
+              "version 2 of 88 bytes, expected version 1 of 88 bytes");
+  LoadRefused(Fake("other_size"), StatusCode::kFailedPrecondition,
+              "version 1 of 96 bytes, expected version 1 of 88 bytes");
+  LoadRefused(Fake("incomplete"), StatusCode::kFailedPrecondition, "is missing");
+  LoadRefused(Fake("empty"), StatusCode::kFailedPrecondition, "gave no functions");
+}
+
+TEST_CASE("a machine without driver or device gets a plugin, and an error that says so") {
+  using absl::StatusCode;
+  const absl::StatusOr<Plugin> driverless = Plugin::Load(Fake("driverless"));
+  REQUIRE(driverless.ok());
+  Refused(driverless->Devices().status(), StatusCode::kFailedPrecondition, "no NVIDIA driver");
+  const absl::StatusOr<Plugin> deviceless = Plugin::Load(Fake("deviceless"));
+  REQUIRE(deviceless.ok());
+  Refused(deviceless->Devices().status(), StatusCode::kNotFound, "shows no device");
+}
+
+TEST_CASE(
+    "a plugin's message is cut where its room ends, and an unknown code is an internal error") {
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("endless_message"));
+  REQUIRE(plugin.ok());
+  const absl::Status status = plugin->Devices().status();
+  Refused(status, absl::StatusCode::kInternal, "xxx");
+  CHECK(status.message().size() == std::string("CUDA: ").size() + sizeof(GdfCudaError::message));
+}
+
+TEST_CASE("devices are described and opened by number") {
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
+  REQUIRE(plugin.ok());
+  const auto devices = plugin->Devices();
+  REQUIRE(devices.ok());
+  REQUIRE(devices->size() == 2);
+  CHECK(devices->at(1).name == "fake 1");
+  CHECK(devices->at(1).major == 9);
+  CHECK(devices->at(1).total_bytes == 1 << 20);
+  CHECK(plugin->Open(1).ok());
+  Refused(plugin->Open(2).status(), absl::StatusCode::kNotFound, "device 2, expected 0 to 1");
+}
+
+TEST_CASE("values go through a session and come back as core/compress would give them") {
+  constexpr uint32_t kBlock = 128;
+  constexpr size_t kNum = 1000;
+  const auto codec = *compress::Codec::Create({compress::CodecKind::kInt8, kBlock});
+  const std::vector<float> values = FiniteCases(kNum, 3)[0].values;
+  std::vector<uint8_t> expected(codec->PackedSize(kNum));
+  codec->Encode(values, absl::MakeSpan(expected));
+
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
+  absl::StatusOr<Session> session = plugin->Open(0);
+  REQUIRE(session.ok());
+  absl::StatusOr<DeviceMemory> in = session->Allocate(kNum * sizeof(float));
+  absl::StatusOr<DeviceMemory> packed = session->Allocate(expected.size());
+  REQUIRE((in.ok() && packed.ok()));
+  REQUIRE(session->CopyToDevice(AsBytes(values), *in).ok());
+  REQUIRE(session->EncodeInt8(*in, kNum, kBlock, *packed).ok());
+  std::vector<uint8_t> bytes(expected.size());
+  REQUIRE(session->CopyToHost(*packed, absl::MakeSpan(bytes)).ok());
+  CHECK(bytes == expected);
+
+  REQUIRE(session->DecodeInt8(*packed, kNum, kBlock, *in).ok());
+  std::vector<float> decoded(kNum);
+  REQUIRE(codec->Decode(expected, absl::MakeSpan(decoded)).ok());
+  std::vector<uint8_t> out(kNum * sizeof(float));
+  REQUIRE(session->CopyToHost(*in, absl::MakeSpan(out)).ok());
+  CHECK(AsBytes(decoded) == absl::Span<const uint8_t>(out));
+}
+
+TEST_CASE("a session refuses memory that is too short, and hands on what the plugin refuses") {
+  using absl::StatusCode;
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
+  absl::StatusOr<Session> session = plugin->Open(0);
+  absl::StatusOr<DeviceMemory> values = session->Allocate(400);
+  absl::StatusOr<DeviceMemory> packed = session->Allocate(108);
+  REQUIRE((values.ok() && packed.ok()));
+  Refused(session->Allocate(uint64_t{1} << 40).status(), StatusCode::kResourceExhausted, "memory");
+  std::vector<uint8_t> host(401);
+  Refused(session->CopyToDevice(host, *values), StatusCode::kInvalidArgument,
+          "has 400 bytes, expected 401");
+  Refused(session->CopyToHost(*values, absl::MakeSpan(host)), StatusCode::kInvalidArgument,
+          "has 400 bytes, expected 401");
+  host.assign(400, 0);
+  REQUIRE(session->CopyToDevice(host, *values).ok());
+
+  // 100 values in blocks of 64: two scales.
+  CHECK(session->EncodeInt8(*values, 100, 64, *packed).ok());
+  CHECK(session->DecodeInt8(*packed, 100, 64, *values).ok());
+  Refused(session->EncodeInt8(*values, 101, 64, *packed), StatusCode::kInvalidArgument,
+          "values has 400 bytes, expected 404");
+  absl::StatusOr<DeviceMemory> small = session->Allocate(107);
+  Refused(session->EncodeInt8(*values, 100, 64, *small), StatusCode::kInvalidArgument,
+          "packed bytes has 107 bytes, expected 108");
+  Refused(session->DecodeInt8(*small, 100, 64, *values), StatusCode::kInvalidArgument,
+          "packed bytes has 107 bytes, expected 108");
+  Refused(session->EncodeInt8(*values, ~uint64_t{0}, 64, *packed), StatusCode::kInvalidArgument,
+          "expected at most");
+  Refused(session->EncodeInt8(*values, 100, 0, *packed), StatusCode::kInvalidArgument,
+          "block is 0");
+  Refused(session->EncodeInt8(*values, 100, 65, *packed), StatusCode::kInvalidArgument, "block");
+
+  std::vector<float> not_finite(100, NAN);
+  REQUIRE(session->CopyToDevice(AsBytes(not_finite), *values).ok());
+  Refused(session->EncodeInt8(*values, 100, 64, *packed), StatusCode::kInvalidArgument, "finite");
+  Refused(session->DecodeInt8(*packed, 100, 64, *values), StatusCode::kInvalidArgument, "refused");
+}
+
+#ifdef GDF_CUDA_PLUGIN
+TEST_CASE("the real plugin loads on a machine without driver or device, and says what is missing") {
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(GDF_CUDA_PLUGIN);
+  INFO(plugin.status().ToString());
+  REQUIRE(plugin.ok());
+  const auto devices = plugin->Devices();
+  if (devices.ok()) {
+    CHECK(!devices->empty());
+    Refused(plugin->Open(static_cast<int>(devices->size())).status(), absl::StatusCode::kNotFound,
+            "expected 0 to");
+    return;
+  }
+  const auto code = devices.status().code();
+  INFO(devices.status().ToString());
+  CHECK((code == absl::StatusCode::kNotFound || code == absl::StatusCode::kFailedPrecondition));
+  CHECK_THAT(std::string(devices.status().message()), Contains("NVIDIA driver"));
+  CHECK(plugin->Open(0).status() == devices.status());
+}
+#endif
+
+}  // namespace
+}  // namespace gdf::cuda
