@@ -3,8 +3,6 @@
 #define GDF_TESTS_SUPPORT_FAKE_GDFD_H_
 
 #include <grpcpp/grpcpp.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -12,27 +10,12 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/base/file_system.h"
 #include "proto/control.grpc.pb.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gdf::testing {
 
 namespace v1 = control::v1;
-
-// A new folder, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char pattern[] = "/tmp/gdf-test-XXXXXX";
-    GDF_CHECK(mkdtemp(pattern) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { PosixFileSystem().RemoveTree(path_).IgnoreError(); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Answers are set before the calls that use them; requests are kept. Calls are served one at a time by these tests.
 class FakeGdfd final : public v1::Control::Service {

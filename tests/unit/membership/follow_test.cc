@@ -1,0 +1,221 @@
+#include "core/membership/coordinator.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_network.h"
+
+namespace gdf::membership {
+namespace {
+
+using absl::StatusCode;
+using testing::LoopThread;
+using testing::Says;
+using testing::TestMember;
+using trust::Role;
+
+wire::JobEvent Note(const NodeId& node, std::string text) {
+  return {JobId{}, node, wire::Severity::kInfo, std::move(text)};
+}
+
+TEST_CASE("A member that was away catches up, and takes up its part after a restart") {
+  testing::TemporaryFolder folder;
+  LoopThread loop;
+  TestMember n1(loop, {.number = 1, .state_path = folder.path() + "/n1.db"});
+  n1.Found();
+  {
+    TestMember n2(loop, {.number = 2, .state_path = folder.path() + "/n2.db"});
+    n2.JoinAs(n1, {Role::kContributor});
+  }
+  for (int i = 0; i < 300; ++i)
+    REQUIRE(n1.Do(Note(n1.id(), std::string(4000, 'x'))).ok());  // more than one message
+  TestMember n2(loop, {.number = 2, .state_path = folder.path() + "/n2.db"});
+  CHECK(n2.Follows(n1));
+  CHECK(loop.On([&] { return *n1.state().StateDigest() == *n2.state().StateDigest(); }));
+
+  SECTION("after the coordinator's restart") {
+    n1.Restart();
+    REQUIRE(loop.Comes(
+        [&] { return n2.membership().connected() && n1.membership().IsOnline(n2.id()); }));
+    REQUIRE(n2.Do(Note(n2.id(), "here again")).ok());
+    CHECK(n1.applied() == n2.applied());
+  }
+  SECTION("after its own") {
+    n2.Restart();
+    REQUIRE(n1.Do(Note(n1.id(), "still there?")).ok());
+    CHECK(n2.Follows(n1));
+  }
+}
+
+TEST_CASE("A proposal waits for a coordinator that comes back") {
+  testing::TemporaryFolder folder;
+  LoopThread loop;
+  auto n1 = std::make_unique<TestMember>(
+      loop, TestMember::Options{.number = 1, .state_path = folder.path() + "/n1.db"});
+  TestMember n2(loop, 2);
+  n1->Found();
+  n2.JoinAs(*n1, {Role::kContributor});
+  const std::string address = n1->address();
+  n1.reset();
+  auto asked = std::async(std::launch::async, [&] { return n2.Do(Note(n2.id(), "patience")); });
+  REQUIRE(loop.Comes([&] { return !n2.membership().connected(); }));
+  n1 = std::make_unique<TestMember>(
+      loop,
+      TestMember::Options{.number = 1, .state_path = folder.path() + "/n1.db", .listen = address});
+  CHECK(asked.get().ok());
+  CHECK(n1->applied() == n2.applied());
+}
+
+TEST_CASE("Without a coordinator a proposal ends at its time and says so") {
+  LoopThread loop;
+  auto n1 = std::make_unique<TestMember>(loop, 1);
+  TestMember n2(loop, 2);
+  n1->Found();
+  n2.JoinAs(*n1, {Role::kContributor});
+  n1.reset();
+  const auto result = loop.Await<absl::StatusOr<wire::CommandResult>>(
+      [&] { return n2.membership().Propose(Note(n2.id(), "anybody?"), absl::Milliseconds(600)); });
+  CHECK(result.status().code() == StatusCode::kUnavailable);
+  CHECK_FALSE(loop.On([&] { return n2.membership().connected(); }));
+  CHECK(loop.On([&] { return n2.membership().Online().empty(); }));
+  CHECK_FALSE(loop.On([&] { return n2.membership().last_error().ok(); }));
+}
+
+TEST_CASE("A coordinator that fell behind its members is not followed") {
+  testing::TemporaryFolder folder;
+  PosixFileSystem files;
+  LoopThread loop;
+  const std::string path = folder.path() + "/n1.db";
+  const std::string old = folder.path() + "/old.db";
+  TestMember n2(loop, 2);
+  std::string address;
+  {
+    TestMember n1(loop, {.number = 1, .state_path = path});
+    n1.Found();
+    n2.JoinAs(n1, {Role::kContributor});
+    address = n1.address();
+  }
+  REQUIRE(files.WriteAtomic(old, *files.Read(path)).ok());
+  const uint64_t at_copy = n2.applied();
+  {
+    TestMember n1(loop, {.number = 1, .state_path = path, .listen = address});
+    REQUIRE(n1.Do(Note(n1.id(), "lost with the disk")).ok());
+    REQUIRE(n2.Follows(n1));
+  }
+  TestMember restored(loop, {.number = 1, .state_path = old, .listen = address});
+  REQUIRE(restored.applied() == at_copy);
+  const auto error = [&] { return n2.membership().last_error(); };
+  CHECK(loop.Comes([&] { return error().code() == StatusCode::kDataLoss; }));
+  CHECK(Says(loop.On(error), StatusCode::kDataLoss, "rolled back"));
+
+  // Its log grows differently: as many entries as the member has, but not the same ones.
+  REQUIRE(restored.Do(Note(restored.id(), "a different one")).ok());
+  const uint64_t forked = restored.applied();
+  REQUIRE(n2.applied() == forked);
+  const std::string expected = "not the same up to entry " + std::to_string(forked);
+  CHECK(loop.Comes(
+      [&] { return std::string(error().message()).find(expected) != std::string::npos; }));
+  REQUIRE(restored.Do(Note(restored.id(), "and one more")).ok());
+  CHECK(Says(loop.On(error), StatusCode::kDataLoss, expected));
+  CHECK(n2.applied() == forked);  // nothing of it was applied
+  CHECK_FALSE(loop.On([&] { return n2.membership().connected(); }));
+}
+
+TEST_CASE("A member's copy of the state brings a lost coordinator back") {
+  testing::TemporaryFolder folder;
+  PosixFileSystem files;
+  LoopThread loop;
+  std::string address;
+  NetworkId network;
+  {
+    TestMember n1(loop, {.number = 1, .state_path = folder.path() + "/n1.db"});
+    TestMember n2(loop, {.number = 2, .state_path = folder.path() + "/n2.db"});
+    n1.Found();
+    n2.JoinAs(n1, {Role::kContributor});
+    REQUIRE(n2.Follows(n1));
+    address = n1.address();
+    network = loop.On([&] { return n1.state().network()->id; });
+  }
+  REQUIRE(
+      files.WriteAtomic(folder.path() + "/copy.db", *files.Read(folder.path() + "/n2.db")).ok());
+  TestMember n1(loop, {.number = 1, .state_path = folder.path() + "/copy.db", .listen = address});
+  TestMember n2(loop, {.number = 2, .state_path = folder.path() + "/n2.db"});
+  CHECK(loop.On(
+      [&] { return n1.membership().coordinator() && n1.state().network()->id == network; }));
+  REQUIRE(n1.Do(Note(n1.id(), "alive")).ok());
+  CHECK(n2.Follows(n1));
+}
+
+TEST_CASE("The same request is recorded once, also across a coordinator's restart") {
+  testing::TemporaryFolder folder;
+  LoopThread loop;
+  TestMember n1(loop, {.number = 1, .state_path = folder.path() + "/n1.db"});
+  TestMember n2(loop, 2);
+  n1.Found();
+  n2.JoinAs(n1, {Role::kSubmitter});
+  wire::Command command;
+  command.request[0] = 42;
+  command.actor = n2.id();
+  command.body = wire::SubmitJob{"job", "token", "name: job\n", {}, 40};
+  const auto send = [&] {
+    const auto reply = loop.Await<absl::StatusOr<Buffer>>([&] {
+      return n2.transport().Call(n1.id(), "membership.propose",
+                                 Buffer(wire::EncodeCommand(command)), testing::kSoon);
+    });
+    INFO(reply.status());
+    REQUIRE(reply.ok());
+    return *wire::DecodeCommandResult(reply->view());
+  };
+  const wire::CommandResult first = send();
+  REQUIRE(first.status.ok());
+  const uint64_t entries = n1.applied();
+  CHECK(send() == first);
+  CHECK(n1.applied() == entries);
+  n1.Restart();
+  CHECK(send() == first);
+  CHECK(n1.applied() == entries);
+
+  // Another request with the same submit token gets the same job.
+  command.request[0] = 43;
+  CHECK(send().job == first.job);
+  CHECK(loop.On([&] { return n1.state().jobs()->size(); }) == 1);
+}
+
+TEST_CASE("A peer cannot act for another, nor join with another's key") {
+  LoopThread loop;
+  TestMember n1(loop, 1), n2(loop, 2), n3(loop, 3);
+  n1.Found();
+  n2.JoinAs(n1, {Role::kContributor});
+  wire::Command command;
+  command.actor = n1.id();  // an admin
+  command.body = wire::BanNode{n1.id(), ""};
+  const auto call = [&](TestMember& from, const char* method, std::string bytes) {
+    loop.On([&] { from.transport().SetAddresses(n1.id(), {n1.address()}); });
+    return loop.Await<absl::StatusOr<Buffer>>(
+        [&] { return from.transport().Call(n1.id(), method, Buffer(bytes), testing::kSoon); });
+  };
+  const auto reply = call(n2, "membership.propose", wire::EncodeCommand(command));
+  REQUIRE(reply.ok());
+  CHECK(Says(wire::DecodeCommandResult(reply->view())->status, StatusCode::kPermissionDenied,
+             "admin"));
+
+  const trust::Invite invite = n1.MakeInvite({Role::kAdmin});
+  loop.On([&] { n3.transport().SetAdmission([](NodeId) { return net::Admission::kMember; }); });
+  command.body =
+      wire::Join{invite.network, invite.id, trust::InviteSecretHash(invite.id, invite.secret),
+                 TestMember::KeyOf(5).public_key(), n3.Profile()};
+  CHECK(Says(call(n3, "membership.join",
+                  wire::Encode(wire::JoinCall{invite.network, wire::EncodeCommand(command)}))
+                 .status(),
+             StatusCode::kPermissionDenied, "not the one this connection was made with"));
+  command.body = wire::BanNode{n2.id(), ""};
+  CHECK(Says(call(n3, "membership.join",
+                  wire::Encode(wire::JoinCall{invite.network, wire::EncodeCommand(command)}))
+                 .status(),
+             StatusCode::kInvalidArgument, "join command"));
+  CHECK(call(n3, "membership.join", "garbage").status().code() == StatusCode::kInvalidArgument);
+  CHECK(Says(call(n3, "membership.propose", wire::EncodeCommand(command)).status(),
+             StatusCode::kPermissionDenied, "not a member"));
+  CHECK(Says(call(n3, "membership.watch", wire::Encode(wire::WatchCall{1})).status(),
+             StatusCode::kPermissionDenied, "not a member"));
+}
+
+}  // namespace
+}  // namespace gdf::membership
