@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
-#include "core/wire/membership_messages.h"
 
 namespace gdf::swarm {
 namespace {
 
-// Chunks asked for at the same time by one fetch: fills a link of 100 ms and 300 Mbit/s, 4 MiB of memory.
+// Chunks asked for at the same time by one fetch: fills a link of 100 ms and 300 Mbit/s, 4 MiB of
+// memory.
 constexpr int kParallel = 4;
 constexpr absl::Duration kChunkTimeout = absl::Seconds(60);  // 1 MiB in it: 140 kbit/s
+constexpr absl::Duration kRequestTimeout = absl::Seconds(10);
+constexpr size_t kPieceBytes = size_t{1} << 20;  // of a chunk in one message
+constexpr size_t kMaxRequestBytes = 256;
+constexpr int kMaxServedPerPeer = 4 * kParallel;  // four jobs at a time
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kLastPause = absl::Seconds(5);
 
@@ -30,13 +36,25 @@ struct Swarm::Job {
   FetchProgress progress;
   std::function<void(const FetchProgress&)> on_progress;
   absl::Duration last_success;
+  std::set<NodeId> liars;  // sent bytes that are not the chunk's: not asked again
+  absl::Status local;      // why nothing can be stored here
 };
 
 Swarm::Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store::ChunkStore> store,
              Authorise authorise)
-    : transport_(transport), pool_(pool), store_(std::move(store)), authorise_(std::move(authorise)) {
-  registration_ = transport_.HandleCall(
-      "swarm.chunk", [this](NodeId peer, Buffer request) { return Serve(peer, std::move(request)); });
+    : transport_(transport),
+      pool_(pool),
+      store_(std::move(store)),
+      authorise_(std::move(authorise)) {
+  net::MethodOptions options;
+  options.max_message_bytes = kMaxRequestBytes;
+  options.max_concurrent_per_peer = kMaxServedPerPeer;
+  registration_ = transport_.HandleStream(
+      "swarm.chunk",
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) {
+        return Serve(peer, std::move(stream));
+      },
+      options);
 }
 
 Task<absl::StatusOr<Buffer>> Swarm::Load(store::ChunkId id) {
@@ -44,50 +62,104 @@ Task<absl::StatusOr<Buffer>> Swarm::Load(store::ChunkId id) {
   co_return co_await RunOn(pool_, transport_.executor(), std::move(load));
 }
 
-Task<absl::StatusOr<Buffer>> Swarm::Serve(NodeId peer, Buffer request) {
-  GDF_CO_ASSIGN_OR_RETURN(wire::ChunkCall call, wire::DecodeChunkCall(request.view()));
+Task<void> Swarm::Serve(NodeId peer, std::unique_ptr<net::Stream> stream) {
+  const absl::Status served = co_await Answer(peer, *stream);
+  if (!served.ok()) stream->Cancel(served);
+}
+
+Task<absl::Status> Swarm::Answer(NodeId peer, net::Stream& stream) {
+  absl::StatusOr<std::optional<Buffer>> request = co_await stream.Receive(kRequestTimeout);
+  GDF_CO_RETURN_IF_ERROR(request.status());
+  if (!request->has_value()) co_return absl::InvalidArgumentError("no chunk was asked for");
+  GDF_CO_ASSIGN_OR_RETURN(wire::ChunkCall call, wire::DecodeChunkCall((*request)->view()));
   if (!authorise_(call.job, peer)) {
-    co_return absl::PermissionDeniedError(absl::StrCat("you are no node of job ", ToString(call.job)));
+    co_return absl::PermissionDeniedError(
+        absl::StrCat("you are no node of job ", ToString(call.job)));
   }
   if (!store_->PinnedBy(OwnerOf(call.job), call.id)) {
-    co_return absl::NotFoundError(absl::StrCat("chunk ", call.id.Short(), " does not belong to job ", ToString(call.job)));
+    co_return absl::NotFoundError(
+        absl::StrCat("chunk ", call.id.Short(), " does not belong to job ", ToString(call.job)));
   }
-  co_return co_await Load(call.id);
+  GDF_CO_ASSIGN_OR_RETURN(Buffer chunk, co_await Load(call.id));
+  for (size_t at = 0; at < chunk.size(); at += kPieceBytes) {
+    Buffer piece = chunk.Slice(at, std::min(kPieceBytes, chunk.size() - at));
+    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(std::move(piece)));
+  }
+  stream.Finish();
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call) {
+  const Clock& clock = transport_.executor().clock();
+  const absl::Duration end = clock.Monotonic() + kChunkTimeout;
+  GDF_CO_ASSIGN_OR_RETURN(
+      std::unique_ptr<net::Stream> stream,
+      co_await transport_.Open(holder, "swarm.chunk", net::Priority::kBulk, kChunkTimeout));
+  Buffer request(wire::Encode(call));
+  GDF_CO_RETURN_IF_ERROR(co_await stream->Send(std::move(request)));
+  stream->Finish();
+  std::vector<Buffer> pieces;
+  size_t total = 0;
+  while (true) {
+    absl::StatusOr<std::optional<Buffer>> piece = co_await stream->Receive(end - clock.Monotonic());
+    GDF_CO_RETURN_IF_ERROR(piece.status());
+    if (!piece->has_value()) break;
+    total += (*piece)->size();
+    if (total > store::kMaxChunkBytes || (*piece)->empty()) {
+      co_return absl::DataLossError(
+          absl::StrCat("it sends something else than chunk ", call.id.Short()));
+    }
+    pieces.push_back(**std::move(piece));
+  }
+  if (pieces.size() == 1) co_return pieces[0];  // all but large manifests: no copy
+  std::vector<uint8_t> whole;
+  whole.reserve(total);
+  for (const Buffer& piece : pieces)
+    whole.insert(whole.end(), piece.span().begin(), piece.span().end());
+  co_return Buffer(std::move(whole));
+}
+
+Task<absl::Status> Swarm::FetchFrom(std::shared_ptr<Job> job, NodeId holder, store::ChunkId id) {
+  wire::ChunkCall call{job->id, id};
+  absl::StatusOr<Buffer> data = co_await Ask(holder, call);
+  absl::Status got = data.status();
+  if (data.ok()) {
+    auto put = [store = store_, id, chunk = *data, owner = OwnerOf(job->id)] {
+      return store->PutExpected(id, chunk.span(), owner);
+    };
+    got = co_await RunOn(pool_, transport_.executor(), std::move(put));
+    if (!got.ok() && got.code() != absl::StatusCode::kDataLoss) job->local = got;
+  }
+  if (got.code() == absl::StatusCode::kDataLoss && job->liars.insert(holder).second) {
+    Log(LogLevel::kWarning, "bad_chunk",
+        {{"job", ToString(job->id)}, {"node", holder.Short()}, {"why", got}});
+  }
+  co_return got;
 }
 
 Task<absl::Status> Swarm::FetchOne(std::shared_ptr<Job> job, store::ChunkId id) {
   Executor& executor = transport_.executor();
-  const Buffer request(wire::Encode(wire::ChunkCall{job->id, id}));
   // Nodes begin at different holders, so that they do not all pull from the first.
-  const size_t start = (id.bytes[0] + transport_.self().digest().bytes[0]) % std::max<size_t>(1, job->holders.size());
+  const size_t start = (id.bytes[0] + transport_.self().digest().bytes[0]) %
+                       std::max<size_t>(1, job->holders.size());
   absl::Duration pause = kFirstPause;
   absl::Status last = absl::UnavailableError("nobody else is known to have it");
   while (true) {
     for (size_t i = 0; i < job->holders.size(); ++i) {
       const NodeId holder = job->holders[(start + i) % job->holders.size()];
-      if (holder == transport_.self()) continue;
-      absl::StatusOr<Buffer> data =
-          co_await transport_.Call(holder, "swarm.chunk", request, kChunkTimeout, net::Priority::kBulk);
-      if (!data.ok()) {
-        last = Annotate(data.status(), absl::StrCat("node ", holder.Short()));
-        continue;
-      }
-      const Buffer chunk = *data;
-      const std::string owner = OwnerOf(job->id);
-      auto put = [store = store_, id, chunk, owner] { return store->PutExpected(id, chunk.span(), owner); };
-      absl::Status stored = co_await RunOn(pool_, executor, std::move(put));
-      if (stored.ok()) {
+      if (holder == transport_.self() || job->liars.contains(holder)) continue;
+      absl::Status got = co_await FetchFrom(job, holder, id);
+      if (got.ok()) {
         job->last_success = executor.clock().Monotonic();
-        co_return absl::OkStatus();
+        co_return got;
       }
-      if (stored.code() == absl::StatusCode::kResourceExhausted) co_return stored;
-      last = Annotate(stored, absl::StrCat("node ", holder.Short()));
-      Log(LogLevel::kWarning, "bad_chunk", {{"job", ToString(job->id)}, {"node", holder.Short()}, {"why", stored}});
+      if (!job->local.ok()) co_return job->local;
+      last = Annotate(got, absl::StrCat("node ", holder.Short()));
     }
     if (executor.clock().Monotonic() - job->last_success > kPatience) {
-      co_return absl::UnavailableError(absl::StrCat("chunk ", id.Short(), " of job ", ToString(job->id),
-                                                    " is to be had from none of ", job->holders.size(),
-                                                    " nodes; last: ", last.message()));
+      co_return absl::UnavailableError(absl::StrCat(
+          "chunk ", id.Short(), " of job ", ToString(job->id), " is to be had from none of ",
+          job->holders.size(), " nodes; last: ", last.message()));
     }
     co_await Sleep(executor, pause);
     pause = std::min(pause * 2, kLastPause);
@@ -97,15 +169,20 @@ Task<absl::Status> Swarm::FetchOne(std::shared_ptr<Job> job, store::ChunkId id) 
 Task<absl::Status> Swarm::FetchSome(std::shared_ptr<Job> job) {
   while (job->next < job->wanted.size()) {
     const store::ChunkId id = job->wanted[job->next++];
-    GDF_CO_RETURN_IF_ERROR(co_await FetchOne(job, id));
+    absl::Status fetched = co_await FetchOne(job, id);
+    if (!fetched.ok()) {
+      job->next = job->wanted.size();  // the others need not go on
+      co_return fetched;
+    }
     job->progress.bytes_done += job->sizes[id];
     if (job->on_progress) job->on_progress(job->progress);
   }
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(JobId job_id, Digest manifest_id, std::vector<NodeId> holders,
-                                                   std::function<void(const FetchProgress&)> on_progress) {
+Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(
+    JobId job_id, Digest manifest_id, std::vector<NodeId> holders,
+    std::function<void(const FetchProgress&)> on_progress) {
   Executor& executor = transport_.executor();
   auto job = std::make_shared<Job>();
   job->id = job_id;
@@ -135,7 +212,8 @@ Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(JobId job_id, Digest manifest
   job->progress.bytes_total = manifest.TotalBytes();
   uint64_t missing = 0;
   for (const store::ChunkId& id : job->wanted) missing += job->sizes[id];
-  job->progress.bytes_done = job->progress.bytes_total - std::min(missing, job->progress.bytes_total);
+  job->progress.bytes_done =
+      job->progress.bytes_total - std::min(missing, job->progress.bytes_total);
 
   std::vector<Task<absl::Status>> fetchers;
   for (int i = 0; i < kParallel; ++i) fetchers.push_back(FetchSome(job));

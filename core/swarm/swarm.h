@@ -1,7 +1,8 @@
-// Fetches a job's files, chunk by chunk, from any node that has them, and serves this node's chunks to the job's nodes.
-// Method: swarm.chunk.
+// Fetches a job's files, chunk by chunk, from any node that has them, and serves this node's chunks
+// to the job's nodes. Stream swarm.chunk: a ChunkCall there, the chunk's bytes back in pieces.
 //
-//   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest, co_await swarm.Fetch(job, digest, holders, on_progress));
+//   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest, co_await swarm.Fetch(job, digest, holders,
+//   on_progress));
 #ifndef GDF_CORE_SWARM_SWARM_H_
 #define GDF_CORE_SWARM_SWARM_H_
 
@@ -15,6 +16,7 @@
 #include "core/base/task.h"
 #include "core/net/transport.h"
 #include "core/store/chunk_store.h"
+#include "core/wire/membership_messages.h"
 
 namespace gdf::swarm {
 
@@ -33,19 +35,30 @@ class Swarm {
   using Authorise = std::function<bool(JobId job, NodeId peer)>;
 
   // Serves at once. The references outlive the swarm; `store` is shared with work on the pool.
-  Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store::ChunkStore> store, Authorise authorise);
+  Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store::ChunkStore> store,
+        Authorise authorise);
 
-  // Makes all chunks of `manifest` present and pinned for `job`. `holders` are asked in turn, beginning at a place that
-  // differs between nodes; a missing, corrupt or refused chunk is asked of the next. kUnavailable, naming what is missing
-  // and why, when every holder has failed repeatedly for kPatience; kResourceExhausted when the disk is full.
-  Task<absl::StatusOr<store::Manifest>> Fetch(JobId job, Digest manifest, std::vector<NodeId> holders,
-                                              std::function<void(const FetchProgress&)> on_progress);
+  // Makes all chunks of `manifest` present and pinned for `job`. `holders` are asked in turn,
+  // beginning at a place that differs between nodes; a missing or refused chunk is asked of the
+  // next, and who sends wrong bytes is not asked again. What is here already is not fetched.
+  // kUnavailable, naming what is missing and why, when every holder has failed repeatedly for
+  // kPatience; kResourceExhausted when the disk is full; kInvalidArgument when the manifest is
+  // none.
+  Task<absl::StatusOr<store::Manifest>> Fetch(
+      JobId job, Digest manifest, std::vector<NodeId> holders,
+      std::function<void(const FetchProgress&)> on_progress);
 
   static constexpr absl::Duration kPatience = absl::Seconds(60);
 
  private:
   struct Job;
-  Task<absl::StatusOr<Buffer>> Serve(NodeId peer, Buffer request);
+  Task<void> Serve(NodeId peer, std::unique_ptr<net::Stream> stream);
+  Task<absl::Status> Answer(NodeId peer, net::Stream& stream);
+  // The chunk as `holder` has it, not verified. Its refusal; kDataLoss when it is larger than any
+  // chunk.
+  Task<absl::StatusOr<Buffer>> Ask(NodeId holder, wire::ChunkCall call);
+  // Verified and stored, or why not; errors of this node's own disk are also in job->local.
+  Task<absl::Status> FetchFrom(std::shared_ptr<Job> job, NodeId holder, store::ChunkId id);
   Task<absl::Status> FetchOne(std::shared_ptr<Job> job, store::ChunkId id);
   Task<absl::Status> FetchSome(std::shared_ptr<Job> job);
   Task<absl::StatusOr<Buffer>> Load(store::ChunkId id);
