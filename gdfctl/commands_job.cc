@@ -62,7 +62,6 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& id) {
       {"phase", absl::StrCat(control::ToString(job.phase), job.reason.empty() ? "" : ": ", Printable(job.reason))},
       {"submitted", absl::StrCat(FormatAge(job.submitted, session.Now()), " by ", Printable(job.submitter).substr(0, 12))},
       {"rounds", absl::StrCat(job.rounds_done, " of ", job.rounds_total, ", ", job.steps_total, " steps on each node")},
-      {"parameters", job.parameters > 0 ? HumanCount(static_cast<double>(job.parameters)) : "-"},
       {"nodes", Nodes(job)},
       {"validation", FormatLoss(view.validation_loss())},
       {"sent", absl::StrCat(HumanBytes(view.bytes_sent()), " by all nodes")}};

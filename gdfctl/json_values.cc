@@ -77,7 +77,6 @@ Json ToJson(const control::Job& job) {
                {"rounds_done", job.rounds_done},
                {"rounds_total", job.rounds_total},
                {"steps_total", job.steps_total},
-               {"parameters", job.parameters},
                {"last_round", job.last_round ? ToJson(*job.last_round) : Json(nullptr)}};
   if (!job.spec_yaml.empty()) json["spec_yaml"] = job.spec_yaml;
   return json;

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/net/port_mapping.h"
 #include "core/net/tls_transport.h"
 #include "core/trust/lock_file.h"
 #include "gdfd/jobs/network_coordinator.h"
@@ -72,6 +73,7 @@ struct Daemon::Parts {
   absl::Status OpenNetwork();
   wire::NodeProfile Profile() const;
   void ServeScheduling();
+  void MapPort();
   Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(std::string what);
 
   config::NodeConfig config;
@@ -91,6 +93,7 @@ struct Daemon::Parts {
   std::unique_ptr<jobs::Scheduler> scheduler;
   std::unique_ptr<jobs::JobHost> jobs;
   std::unique_ptr<Node> node;
+  std::unique_ptr<net::PortMapper> port_mapper;
   std::unique_ptr<services::ControlServer> control;
 };
 
@@ -150,6 +153,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       },
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
   membership->Start(Profile());
+  MapPort();
   ServeScheduling();
 
   // Chunks of an upload whose submission was cut off belong to nobody, unless the job made it into the record.
@@ -166,6 +170,23 @@ absl::Status Daemon::Parts::OpenNetwork() {
   }
   jobs->Start();
   return absl::OkStatus();
+}
+
+// Where the owner says how this node is reached, or it listens inside the machine only, no router is asked.
+void Daemon::Parts::MapPort() {
+  if (!config.port_mapping || !config.advertise.empty()) return;
+  for (const std::string& address : node->listen) {
+    absl::StatusOr<config::Endpoint> bound = config::ParseEndpoint(address);
+    if (!bound.ok() || !IsReachedThroughRouter(bound->host)) continue;
+    port_mapper = std::make_unique<net::PortMapper>(
+        executor, bound->port, [this, own = node->advertise](const absl::StatusOr<std::string>& external) {
+          Log(LogLevel::kInfo, "port_mapping", {{"external", external.ok() ? *external : "none"}, {"why", external.status()}});
+          node->advertise = own;
+          if (external.ok()) node->advertise.insert(node->advertise.begin(), *external);
+          membership->SetAddresses(node->advertise);
+        });
+    return;
+  }
 }
 
 void Daemon::Parts::ServeScheduling() {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/name.h"
+#include "core/net/port_mapping.h"
 
 namespace gdf {
 
@@ -52,6 +53,13 @@ std::vector<std::string> MachineAddresses() {
   freeifaddrs(list);
   v4.insert(v4.end(), v6.begin(), v6.end());
   return v4.empty() ? loopback : v4;
+}
+
+bool IsReachedThroughRouter(const std::string& host) {
+  if (host == "::" || host == "0.0.0.0") return true;
+  in_addr address{};
+  if (inet_pton(AF_INET, host.c_str(), &address) != 1) return false;
+  return (ntohl(address.s_addr) >> 24) != 127 && !net::IsPublicIpv4(host);
 }
 
 }  // namespace gdf

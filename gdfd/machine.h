@@ -20,6 +20,10 @@ std::string HostName();
 // no others.
 std::vector<std::string> MachineAddresses();
 
+// Whether a router of the local network can forward to a socket bound to this host: every address of the machine, or an
+// IPv4 address that is neither loopback nor public.
+bool IsReachedThroughRouter(const std::string& host);
+
 }  // namespace gdf
 
 #endif  // GDF_GDFD_MACHINE_H_

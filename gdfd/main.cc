@@ -25,11 +25,10 @@
 namespace gdf {
 namespace {
 
-// docs/exit-codes.md. 75: start it again (EX_TEMPFAIL), which systemd's Restart= does.
+// docs/exit-codes.md.
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 5;
 constexpr int kExitUsage = 4;
-constexpr int kExitRestart = 75;
 
 struct Arguments {
   std::string config_file;
@@ -114,31 +113,37 @@ int Fail(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
-int RunDaemon(config::NodeConfig config, int ready_fd) {
+void TellReady(int ready_fd) {
+  NotifySystemd("READY=1");
+  if (ready_fd < 0) return;
+  if (write(ready_fd, "ready\n", 6) != 6) Log(LogLevel::kWarning, "ready_not_told");
+  close(ready_fd);
+}
+
+// Serves until a signal ends it (OK) or the node has to begin anew (kAborted): it left its network, or took a new key.
+absl::Status RunOnce(const config::NodeConfig& config, const sigset_t& signals, int ready_fd) {
+  GDF_ASSIGN_OR_RETURN(const std::unique_ptr<Daemon> daemon, Daemon::Start(config));
+  // A thread that only waits for a signal, so that nothing runs in a handler.
+  std::thread stopper([&] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) == 0) daemon->Stop();
+  });
+  const absl::Status end = daemon->Run([ready_fd] { TellReady(ready_fd); });
+  pthread_kill(stopper.native_handle(), SIGTERM);
+  stopper.join();
+  return end;
+}
+
+int RunDaemon(const config::NodeConfig& config, int ready_fd) {
   sigset_t signals;
   sigemptyset(&signals);
   for (int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: all inherit it
   ::signal(SIGPIPE, SIG_IGN);
-
-  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(config));
-  if (!daemon.ok()) return Fail(daemon.status());
-  // A thread that only waits for a signal, so that nothing runs in a handler.
-  std::thread stopper([&] {
-    int signal = 0;
-    if (sigwait(&signals, &signal) == 0) (*daemon)->Stop();
-  });
-  const absl::Status end = (*daemon)->Run([ready_fd] {
-    NotifySystemd("READY=1");
-    if (ready_fd >= 0) {
-      if (write(ready_fd, "ready\n", 6) != 6) Log(LogLevel::kWarning, "ready_not_told");
-      close(ready_fd);
-    }
-  });
+  absl::Status end = RunOnce(config, signals, ready_fd);
+  while (absl::IsAborted(end)) end = RunOnce(config, signals, -1);
   NotifySystemd("STOPPING=1");
-  pthread_kill(stopper.native_handle(), SIGTERM);
-  stopper.join();
-  return end.ok() ? kExitOk : kExitRestart;
+  return end.ok() ? kExitOk : Fail(end);
 }
 
 int Main(int argc, char** argv) {
@@ -168,7 +173,7 @@ int Main(int argc, char** argv) {
   }
   if (absl::Status log = SetUpLog(config->log); !log.ok()) return Fail(log);
   if (absl::Status hidden = supervisor::MakeUndumpable(); !hidden.ok()) return Fail(hidden);
-  return RunDaemon(*std::move(config), arguments.ready_fd);
+  return RunDaemon(*config, arguments.ready_fd);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Node {
   std::function<jobs::Scheduler*()> scheduler;
   // After this node has founded a network.
   std::function<void()> on_founded;
-  // Ends the daemon with its state intact; a supervisor (systemd) starts it again.
+  // Closes everything and begins anew from what is on disk.
   std::function<void(const std::string& why)> restart;
   std::string state_dir;
   std::vector<std::string> listen;     // bound addresses

@@ -84,7 +84,6 @@ Job FromProto(const v1::Job& in) {
   out.steps_total = in.steps_total();
   if (in.has_last_round()) out.last_round = FromProto(in.last_round());
   out.spec_yaml = in.spec_yaml();
-  out.parameters = in.parameters();
   return out;
 }
 

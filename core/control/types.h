@@ -83,7 +83,6 @@ struct Job {
   uint64_t steps_total = 0;
   std::optional<Round> last_round;
   std::string spec_yaml;
-  uint64_t parameters = 0;
 };
 
 struct NodeStatus {

@@ -280,6 +280,11 @@ absl::Status Membership::Apply(std::string_view update_bytes) {
   return absl::OkStatus();
 }
 
+void Membership::SetAddresses(std::vector<std::string> addresses) {
+  profile_.addresses = std::move(addresses);
+  if (connected()) tasks_.Spawn(TellProfile());  // else it is told with the next connection
+}
+
 // The name that the network gave stays, also where another was wished for and taken.
 Task<void> Membership::TellProfile() {
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -47,6 +47,9 @@ class Membership {
   // this node says about itself; the network is told when it differs from what it knows.
   void Start(wire::NodeProfile profile);
 
+  // Where others reach this node from now on; the network is told.
+  void SetAddresses(std::vector<std::string> addresses);
+
   // Makes a network with this node as its coordinator. kFailedPrecondition when in one already.
   absl::StatusOr<NetworkId> Found(const std::string& name);
   // Joins with an invite and returns when the local state knows this node as a member.

@@ -1,6 +1,5 @@
-// Asks the home router, by UPnP IGD or NAT-PMP, to forward our port. Off unless configured: the
-// answer comes unauthenticated from the local network, and only ever becomes an address that we
-// advertise.
+// Asks the home router, by UPnP IGD or NAT-PMP, to forward our port. The answer comes
+// unauthenticated from the local network, and only ever becomes an address that we advertise.
 #ifndef GDF_CORE_NET_PORT_MAPPING_H_
 #define GDF_CORE_NET_PORT_MAPPING_H_
 

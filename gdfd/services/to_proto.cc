@@ -1,5 +1,7 @@
 #include "gdfd/services/to_proto.h"
 
+#include "core/config/job_spec.h"
+
 namespace gdf::services {
 
 namespace v1 = control::v1;
@@ -88,6 +90,8 @@ v1::Job ToProto(const state::Job& job) {
         ToProto(state::RoundRecord{RoundId{job.rounds_done - 1}, job.epoch, 0, job.theta, job.metrics});
   }
   out.set_spec_yaml(job.spec_yaml);
+  absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, out.id());  // a summary has none
+  if (spec.ok()) out.set_steps_total(static_cast<uint64_t>(spec->train.steps));
   return out;
 }
 
