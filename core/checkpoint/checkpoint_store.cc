@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +19,8 @@ constexpr char kPrepared[] = "prepared";
 constexpr char kCommitted[] = "committed";
 constexpr char kWorker[] = "worker";
 constexpr char kEpoch[] = "epoch";
+constexpr char kPrevious[] = "previous-epoch";
+constexpr char kAttempts[] = "attempts";
 constexpr size_t kRoundDigits = 16;
 constexpr char kRecordMagic[] = "GDFREC1\n";  // 8 bytes without the terminator
 constexpr char kStateMagic[] = "GDFSTA1\n";
@@ -100,6 +103,8 @@ absl::StatusOr<StateHeader> ReadHeader(ReadableFile& file, const std::string& pa
 std::string CheckpointStore::Path(const char* kind, RoundId round) const {
   return absl::StrFormat("%s/%s-%0*d", options_.folder, kind, static_cast<int>(kRoundDigits), round.value);
 }
+
+std::string CheckpointStore::Path(const char* name) const { return absl::StrCat(options_.folder, "/", name); }
 
 std::vector<RoundId> CheckpointStore::Rounds(const char* kind, std::vector<std::string>* damage) {
   std::vector<RoundId> rounds;
@@ -195,17 +200,23 @@ absl::StatusOr<Loaded> CheckpointStore::Load() {
     LoadPrepared(&loaded);
     LoadWorker(&loaded);
   }
-  const std::string path = absl::StrCat(options_.folder, "/", kEpoch);
-  if (files_.Exists(path)) {
-    auto record = ReadRecord(path, kMaxReceiptBytes);
-    absl::StatusOr<wire::EpochRecord> epoch = record.ok() ? wire::DecodeEpochRecord(record->span()) : record.status();
-    if (epoch.ok()) {
-      loaded.epoch = *std::move(epoch);
-    } else {
-      loaded.damage.push_back(std::string(Annotate(epoch.status(), path).message()));
-    }
-  }
+  loaded.epoch = LoadEpoch(kEpoch, &loaded);
+  loaded.previous = LoadEpoch(kPrevious, &loaded);
+  // The previous epoch is written first: without the newer one it is still the one last entered.
+  const bool older = loaded.epoch && loaded.previous && loaded.previous->epoch < loaded.epoch->epoch;
+  if (!older) loaded.previous.reset();
   return loaded;
+}
+
+std::optional<wire::EpochRecord> CheckpointStore::LoadEpoch(const char* name, Loaded* loaded) {
+  const std::string path = Path(name);
+  if (!files_.Exists(path)) return std::nullopt;
+  auto record = ReadRecord(path, kMaxReceiptBytes);
+  absl::StatusOr<wire::EpochRecord> epoch = record.ok() ? wire::DecodeEpochRecord(record->span()) : record.status();
+  if (epoch.ok()) return *std::move(epoch);
+  loaded->damage.push_back(record.ok() ? absl::StrCat(path, ": ", epoch.status().message())
+                                       : std::string(record.status().message()));
+  return std::nullopt;
 }
 
 absl::Status CheckpointStore::LoadCommitted(Loaded* loaded) {
@@ -277,10 +288,13 @@ void CheckpointStore::LoadWorker(Loaded* loaded) {
 }
 
 absl::Status CheckpointStore::Prepare(const OuterState& shadow, const wire::Receipt& receipt) {
-  // A receipt of an earlier attempt must not be left beside another attempt's state.
   const std::string path = Path(kPrepared, shadow.id.round);
-  if (files_.Exists(path)) GDF_RETURN_IF_ERROR(files_.Remove(path));
-  GDF_RETURN_IF_ERROR(WriteState(shadow));
+  if (!Holds(shadow.id)) {
+    // A receipt of an earlier attempt must not be left beside another attempt's state. One of the same state stays until
+    // it is replaced: it may be among those that commit the round.
+    if (files_.Exists(path)) GDF_RETURN_IF_ERROR(files_.Remove(path));
+    GDF_RETURN_IF_ERROR(WriteState(shadow));
+  }
   return WriteRecord(path, AsBytes(wire::EncodeReceipt(receipt)));
 }
 
@@ -292,9 +306,36 @@ absl::Status CheckpointStore::Commit(const OuterState& state, const std::optiona
   return absl::OkStatus();
 }
 
-absl::Status CheckpointStore::SaveEpoch(const wire::EpochRecord& record) {
+absl::Status CheckpointStore::SaveEpoch(const wire::EpochRecord& record,
+                                        const std::optional<wire::EpochRecord>& previous) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
-  return WriteRecord(absl::StrCat(options_.folder, "/", kEpoch), AsBytes(wire::EncodeEpochRecord(record)));
+  if (previous) GDF_RETURN_IF_ERROR(WriteRecord(Path(kPrevious), AsBytes(wire::EncodeEpochRecord(*previous))));
+  return WriteRecord(Path(kEpoch), AsBytes(wire::EncodeEpochRecord(record)));
+}
+
+absl::Status CheckpointStore::ForgetPrevious() {
+  const std::string path = Path(kPrevious);
+  return files_.Exists(path) ? files_.Remove(path) : absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> CheckpointStore::ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count) {
+  GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
+  const std::string path = Path(kAttempts);
+  uint64_t next = 0;
+  if (files_.Exists(path)) {
+    GDF_ASSIGN_OR_RETURN(const Buffer record, ReadRecord(path, kMaxReceiptBytes));
+    if (record.size() != 16) return Damaged(path, "is not an epoch and a number");
+    if (GetU64(record.span().data()) == epoch.value) next = GetU64(record.span().data() + 8);
+  }
+  next = std::max(next, uint64_t{after} + 1);
+  if (next + count > std::numeric_limits<uint32_t>::max()) {
+    return absl::OutOfRangeError(absl::StrCat("epoch ", epoch.value, " has had ", next, " attempts; open another epoch"));
+  }
+  std::string record;
+  PutU64(epoch.value, &record);
+  PutU64(next + count, &record);
+  GDF_RETURN_IF_ERROR(WriteRecord(path, AsBytes(record)));
+  return static_cast<uint32_t>(next);
 }
 
 absl::Status CheckpointStore::SaveWorker(RoundId round, absl::Span<const uint8_t> state) {

@@ -27,7 +27,8 @@ struct Loaded {
   std::optional<wire::Commit> commit;  // of `committed`; none for θ_0
   OuterStateDraft shadow;              // null unless `prepared` is set
   std::optional<wire::Receipt> prepared;  // for the round after `committed`
-  std::optional<wire::EpochRecord> epoch;
+  std::optional<wire::EpochRecord> epoch;     // entered last
+  std::optional<wire::EpochRecord> previous;  // entered before it, while the lead may still have to ask its members
   std::optional<Buffer> worker;        // inner state, the newest that is not newer than `committed`
   RoundId worker_round;                // when `worker` is set
   std::vector<std::string> damage;     // files that were passed over, and why
@@ -55,8 +56,14 @@ class CheckpointStore {
   // Persists that `state` is committed, by `commit` (none: θ_0, or a state adopted from the lead). Writes the state's
   // file unless Prepare has, then removes what is older than the newest `keep`.
   absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
-  // The promise to refuse older epochs.
-  absl::Status SaveEpoch(const wire::EpochRecord& record);
+  // The promise to refuse epochs older than `record`. `previous`: whose members a lead of `record` must hear from
+  // before it trains.
+  absl::Status SaveEpoch(const wire::EpochRecord& record, const std::optional<wire::EpochRecord>& previous);
+  // The lead of the epoch has heard from them.
+  absl::Status ForgetPrevious();
+  // The first of `count` attempts of `epoch`, above `after`, that no start of this node has had before: receipts of one
+  // epoch are told apart by them, and only its lead gives them out. kOutOfRange when there are no more.
+  absl::StatusOr<uint32_t> ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count);
   // The worker's inner state at `round`, this node's own.
   absl::Status SaveWorker(RoundId round, absl::Span<const uint8_t> state);
 
@@ -71,6 +78,8 @@ class CheckpointStore {
   absl::Status LoadCommitted(Loaded* loaded);
   void LoadPrepared(Loaded* loaded);
   void LoadWorker(Loaded* loaded);
+  std::optional<wire::EpochRecord> LoadEpoch(const char* name, Loaded* loaded);
+  std::string Path(const char* name) const;
   void Prune(RoundId newest);
 
   FileSystem& files_;

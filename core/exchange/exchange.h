@@ -39,7 +39,7 @@ struct Outcome {
   // kUnavailable or kDeadlineExceeded naming the peer that was lost; kInvalidArgument naming one that sent what it
   // must not; kAborted when another member gave up first; kCancelled by Cancel().
   absl::Status status;
-  std::vector<NodeId> lost;  // who did not deliver, as far as this node can tell
+  std::vector<NodeId> lost;  // who did not deliver what it must, as far as this node can tell
   tensor::FlatBuffer mean;   // [num_params] when OK
   uint64_t payload_sent = 0;  // bytes of frames
   uint64_t payload_received = 0;

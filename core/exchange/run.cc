@@ -42,6 +42,7 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
   return out;
 }
 
+// The peer is gone, or does not keep to the protocol: another attempt with it may do no better.
 bool MeansLost(const absl::Status& why) {
   return absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) || absl::IsUnimplemented(why) ||
          absl::IsPermissionDenied(why);
@@ -128,8 +129,8 @@ void Exchange::Run::Lose(uint32_t member, const absl::Status& why) { Fail(Blame(
 
 absl::Status Exchange::Run::Blame(uint32_t member, const absl::Status& why) {
   const std::string name = request.members[member].node.Short();
+  lost_[member] = MeansLost(why) || absl::IsInvalidArgument(why);
   if (MeansLost(why)) {
-    lost_[member] = true;
     return absl::UnavailableError(absl::StrCat("lost node ", name, " in the exchange of ", tag().ToString(),
                                                ": ", why.message()));
   }

@@ -48,6 +48,8 @@ class JobMember::Impl {
   Task<absl::StatusOr<wire::RoundReply>> CallLocal(wire::RoundRequest request);
   // Loss at the parameters that the worker holds now: it is queued behind what the worker does, before what comes.
   OneShot<absl::StatusOr<train::EvalResult>> Evaluate();
+  // The first of `count` attempts of `epoch`, above `after`, that this node, its lead, has never used.
+  Task<absl::StatusOr<uint32_t>> ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count);
   // Ends the job on this node.
   void End(absl::Status status);
   void Event(wire::Severity severity, std::string text);
@@ -73,6 +75,7 @@ class JobMember::Impl {
   Task<Reply> OnEnter(wire::Enter enter);
   Task<Reply> OnSync(wire::SyncState sync);
   Task<Reply> OnPlan(wire::RoundPlan plan);
+  Task<void> Establish();
   Task<Reply> OnExchange(wire::ExchangeStart start);
   Task<Reply> OnPropose(wire::Receipt receipt);
   Task<Reply> OnCommit(wire::CommitRound commit);
@@ -109,7 +112,7 @@ class JobMember::Impl {
 
   std::optional<wire::EpochRecord> known_;     // as the coordinators say
   std::optional<wire::EpochRecord> entered_;   // promised to the lead
-  std::optional<wire::EpochRecord> previous_;  // entered before it
+  std::optional<wire::EpochRecord> previous_;  // whose members the lead of entered_ must hear from before it trains
 
   std::optional<wire::StateId> worker_state_;  // what the worker's parameters began from
   std::optional<RoundId> unsettled_;           // round of an Emit that is not settled

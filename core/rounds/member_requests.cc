@@ -90,13 +90,17 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::Handle(NodeId from, wire
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter enter) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
   if (!entered_ || *entered_ != enter.epoch) {
-    auto save = [record = enter.epoch](checkpoint::CheckpointStore& store) { return store.SaveEpoch(record); };
+    // An epoch whose lead never began to train has not taken over from the one before it.
+    const std::optional<wire::EpochRecord> previous = previous_ ? previous_ : entered_;
+    auto save = [record = enter.epoch, previous](checkpoint::CheckpointStore& store) {
+      return store.SaveEpoch(record, previous);
+    };
     const absl::Status saved = co_await OnStore(std::move(save));
     if (!saved.ok()) {
       Event(wire::Severity::kError, absl::StrCat("cannot record epoch ", enter.epoch.epoch.value, ": ", saved.message()));
       co_return saved;
     }
-    previous_ = std::move(entered_);
+    previous_ = previous;
     entered_ = enter.epoch;
     last_attempt_ = 0;
   }
@@ -135,6 +139,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
     absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, sync.source);
     GDF_CO_RETURN_IF_ERROR(state.status());
     fetched = *std::move(state);
+    shadow_tag_ = {};
     prepared_.reset();
   }
   fetched->id = sync.target;
@@ -171,8 +176,19 @@ absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
   return absl::OkStatus();
 }
 
+// A plan says that the lead has brought a majority to one state.
+Task<void> JobMember::Impl::Establish() {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  if (!previous_) co_return;
+  previous_.reset();
+  auto forget = [](checkpoint::CheckpointStore& store) { return store.ForgetPrevious(); };
+  const absl::Status forgotten = co_await OnStore(std::move(forget));
+  forgotten.IgnoreError();  // kept too long it only makes a later lead wait
+}
+
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan plan) {
   GDF_CO_RETURN_IF_ERROR(CheckPlan(plan));
+  co_await Establish();
   const bool known = training_ && training_->round == plan.tag.round && training_->start_theta == plan.start_theta &&
                      (!training_->finished || training_->status.ok());
   if (!known) {
@@ -222,7 +238,10 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
     co_return wire::RoundReply(std::move(prepared));
   }
   AsyncLock::Hold state_hold = co_await state_lock_.Acquire();
-  if (prepared.tag.round != state_->id.round) co_return absl::AbortedError("the round was committed meanwhile");
+  if (prepared.tag.round != state_->id.round || prepared.tag.epoch != known_->epoch ||
+      prepared.tag.attempt != last_attempt_) {
+    co_return absl::AbortedError(absl::StrCat("the exchange of ", prepared.tag.ToString(), " is superseded"));
+  }
   shadow_ = *std::move(shadow);
   shadow_tag_ = prepared.tag;
   prepared_.reset();

@@ -95,7 +95,8 @@ Task<absl::Status> JobMember::Impl::Restore() {
   for (const std::string& damage : loaded->damage) {
     Event(wire::Severity::kError, absl::StrCat("passed over a damaged checkpoint file: ", damage));
   }
-  if (loaded->epoch) entered_ = std::move(loaded->epoch);
+  entered_ = std::move(loaded->epoch);
+  previous_ = std::move(loaded->previous);
   if (loaded->committed == nullptr) {
     const absl::Status initial = co_await TakeInitialState();
     co_return initial;

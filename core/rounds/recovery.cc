@@ -24,7 +24,7 @@ Task<absl::Status> RoundLead::EnterEpoch() {
   lost_.clear();
   for (const auto& [node, reply] : answers->by_node) {
     alive_.insert(node);
-    attempt_ = std::max(attempt_, reply.last_attempt);
+    attempt_heard_ = std::max(attempt_heard_, reply.last_attempt);
   }
   for (const auto& [node, why] : answers->silent) lost_[node] = std::string(why.message());
   GDF_CO_RETURN_IF_ERROR(ChooseState(*answers));
@@ -34,7 +34,8 @@ Task<absl::Status> RoundLead::EnterEpoch() {
   co_return finished;
 }
 
-// Waits for everybody for a while, then for a majority, visibly and not for ever.
+// Waits for everybody for a while, longer for nodes that are there but still load the job, then for a majority: visibly,
+// and not for ever.
 Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
   const absl::Duration begin = Now();
   bool said = false;
@@ -68,43 +69,49 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
         answers.silent.emplace(node, valid);
       }
     }
-    if (answers.silent.empty()) co_return answers;
     const std::string missing = MissingQuorum(answers);
     const absl::Duration waited = Now() - begin;
-    if (missing.empty() && waited >= env_.timings.enter) co_return answers;
     const bool majority = answers.by_node.size() >= epoch_.majority();
-    if (waited >= env_.timings.majority) {
-      if (!majority) {
-        co_return absl::DeadlineExceededError(absl::StrCat("epoch ", epoch_.epoch.value, " of ", ToString(env_.job),
-                                                           " waited ", absl::FormatDuration(waited), " for ", missing));
-      }
+    if (!missing.empty() && (answers.silent.empty() || (majority && waited >= env_.timings.majority))) {
       // The coordinators opened this epoch knowing that the others are gone.
       member_.Event(wire::Severity::kWarning,
                     absl::StrCat("goes on without ", missing, ": rounds that only they hold are rolled back"));
       co_return answers;
     }
+    if (answers.silent.empty()) co_return answers;
+    const bool loading = std::any_of(answers.silent.begin(), answers.silent.end(), [&](const auto& item) {
+      return env_.transport.Connected(item.first) && (absl::IsUnimplemented(item.second) || absl::IsUnavailable(item.second));
+    });
+    if (missing.empty() && waited >= env_.timings.enter && !loading) co_return answers;
+    if (waited >= env_.timings.majority) {
+      if (missing.empty()) co_return answers;
+      co_return absl::DeadlineExceededError(absl::StrCat("epoch ", epoch_.epoch.value, " of ", ToString(env_.job),
+                                                         " waited ", absl::FormatDuration(waited), " for ", missing));
+    }
     if (waited >= env_.timings.enter && !said) {
       said = true;
-      member_.Event(wire::Severity::kWarning, absl::StrCat("waiting for ", missing));
+      member_.Event(wire::Severity::kWarning,
+                    absl::StrCat("waiting for ", missing.empty() ? std::string("members that still load the job") : missing));
     }
     co_await Sleep(env_.executor, env_.timings.retry);
   }
 }
 
-// Whoever may have committed a round must be asked: a majority of this epoch, and of each epoch that a member left.
+// A majority of this epoch must be there to commit. Of each epoch that a member left, one of every majority must be, as
+// it may have committed a round: half of the members, or one more than half of an odd number.
 std::string RoundLead::MissingQuorum(const Answers& answers) const {
-  std::vector<wire::EpochRecord> epochs = {epoch_};
+  std::vector<std::pair<wire::EpochRecord, size_t>> epochs = {{epoch_, epoch_.majority()}};
   for (const auto& [node, reply] : answers.by_node) {
-    if (reply.previous && std::find(epochs.begin(), epochs.end(), *reply.previous) == epochs.end()) {
-      epochs.push_back(*reply.previous);
-    }
+    if (!reply.previous) continue;
+    const wire::EpochRecord& previous = *reply.previous;
+    epochs.emplace_back(previous, previous.members.size() - previous.majority() + 1);
   }
-  for (const wire::EpochRecord& epoch : epochs) {
+  for (const auto& [epoch, needed] : epochs) {
     const size_t there = std::count_if(epoch.members.begin(), epoch.members.end(), [&](const NodeId& node) {
       return answers.by_node.count(node) > 0;
     });
-    if (there >= epoch.majority()) continue;
-    std::string text = absl::StrCat("a majority of epoch ", epoch.epoch.value, " (", there, " of ",
+    if (there >= needed) continue;
+    std::string text = absl::StrCat(needed, " members of epoch ", epoch.epoch.value, " (", there, " of ",
                                     epoch.members.size(), " answer");
     for (const auto& [node, why] : answers.silent) {
       absl::StrAppend(&text, "; node ", node.Short(), ": ", why.message());
@@ -129,26 +136,33 @@ absl::Status RoundLead::ChooseState(const Answers& answers) {
   return absl::OkStatus();
 }
 
+// The lead fetches the state that all are to start from. Who claims it and does not give it is lost.
+Task<absl::Status> RoundLead::FetchPosition(const Answers& answers) {
+  absl::Status last;
+  for (const auto& [node, reply] : answers.by_node) {
+    if (!(reply.committed == position_)) continue;
+    wire::SyncState sync{Tag(), position_, node, true, commit_};
+    const Reply synced = co_await Ask(env_.transport.self(), std::move(sync), env_.timings.persist);
+    if (synced.ok()) co_return absl::OkStatus();
+    last = synced.status();
+    if (absl::IsResourceExhausted(last)) break;  // this node's own disk or memory
+    Lose(node, last);
+  }
+  co_return absl::UnavailableError(absl::StrCat("the lead cannot have round ", position_.round.value, ": ", last.message()));
+}
+
 // Everybody who holds another state fetches this one; the lead first, then from it.
 Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
   const NodeId self = env_.transport.self();
   std::vector<NodeId> behind;
-  absl::Status fetched = absl::OkStatus();
   for (const auto& [node, reply] : answers.by_node) {
     if (reply.committed == position_) continue;
     if (node != self) behind.push_back(node);
   }
   if (!(answers.by_node.at(self).committed == position_)) {
-    fetched = absl::UnavailableError(absl::StrCat("round ", position_.round.value, " is held by nobody who answers"));
-    for (const auto& [node, reply] : answers.by_node) {
-      if (!(reply.committed == position_)) continue;
-      wire::SyncState sync{Tag(), position_, node, true, commit_};
-      Reply synced = co_await Ask(self, std::move(sync), env_.timings.persist);
-      fetched = synced.status();
-      if (fetched.ok()) break;
-    }
+    const absl::Status fetched = co_await FetchPosition(answers);
+    GDF_CO_RETURN_IF_ERROR(fetched);
   }
-  GDF_CO_RETURN_IF_ERROR(fetched);
   const wire::SyncState sync{Tag(), position_, self, true, commit_};
   const auto same = [sync](const NodeId&) { return sync; };
   Replies replies = co_await AskAll(behind, same, env_.timings.persist);
@@ -187,7 +201,7 @@ Task<absl::Status> RoundLead::FinishPrepared(const Answers& answers) {
     if (!reply.ok() && !absl::IsFailedPrecondition(reply.status())) Lose(node, reply.status());
   }
   GDF_CO_RETURN_IF_ERROR(CheckMajority());
-  ++attempt_;
+  GDF_CO_RETURN_IF_ERROR(co_await NextAttempt());
   wire::Receipt receipt = *best;
   receipt.tag = Tag();
   receipt.voters = epoch_.members;

@@ -165,6 +165,17 @@ Task<absl::Status> JobMember::Impl::OnStore(std::function<absl::Status(checkpoin
   co_return co_await RunOn(env_.pool, env_.executor, std::move(on_store));
 }
 
+Task<absl::StatusOr<uint32_t>> JobMember::Impl::ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count) {
+  auto first = std::make_shared<uint32_t>(0);
+  auto reserve = [epoch, after, count, first](checkpoint::CheckpointStore& store) -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(*first, store.ReserveAttempts(epoch, after, count));
+    return absl::OkStatus();
+  };
+  const absl::Status reserved = co_await OnStore(std::move(reserve));
+  GDF_CO_RETURN_IF_ERROR(Annotate(reserved, "reserving attempts"));
+  co_return *first;
+}
+
 Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
   shadow_->id.cursor = receipt.result.cursor;
   if (!CheckpointDue(receipt.result.round)) co_return absl::OkStatus();

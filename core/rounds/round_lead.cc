@@ -13,10 +13,11 @@ namespace {
 constexpr int kMaxAttempts = 8;      // exchanges of one round
 constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
 constexpr int kReportTries = 5;
+constexpr uint32_t kAttemptBlock = 1024;  // attempts reserved by one write
 
-// The job cannot go on with these deltas, this disk or this state; another try gives the same.
+// The job cannot go on with these deltas, this disk or this state, or has waited as long as it may.
 bool IsFinal(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status) || absl::IsInternal(status) ||
+  return absl::IsInvalidArgument(status) || absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status) || absl::IsInternal(status) ||
          absl::IsPermissionDenied(status);
 }
 
@@ -74,13 +75,23 @@ Task<void> RoundLead::Run() {
   member_.End(finished);
 }
 
+// Every failure that is not final is followed by a new beginning of the epoch, for as long as rounds get committed.
 Task<absl::Status> RoundLead::Drive() {
+  progress_at_ = Now();
   absl::Status status = co_await EnterEpoch();
-  while (status.ok() && position_.round.value < TotalRounds()) {
-    member_.set_activity("leading");
-    status = co_await RunRound();
-    if (status.ok() && !lost_.empty()) status = absl::UnavailableError("members were lost");
-    if (!status.ok() && !IsFinal(status)) status = co_await Recover(status);
+  while (!IsFinal(status) && (!status.ok() || position_.round.value < TotalRounds())) {
+    if (status.ok()) {
+      member_.set_activity("leading");
+      status = co_await RunRound();
+      if (status.ok() && !lost_.empty()) status = absl::UnavailableError("members were lost");
+      continue;
+    }
+    const absl::Duration idle = Now() - progress_at_;
+    if (idle > 2 * env_.spec.rounds.round_deadline + env_.timings.majority) {
+      co_return absl::DeadlineExceededError(absl::StrCat("no round was committed for ", absl::FormatDuration(idle),
+                                                         "; last: ", status.message()));
+    }
+    status = co_await Recover(status);
   }
   co_return status;
 }
@@ -200,7 +211,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());
-    ++attempt_;
+    GDF_CO_RETURN_IF_ERROR(co_await NextAttempt());
     std::vector<wire::Contribution> members;
     uint64_t tokens = 0;
     for (const NodeId& node : Alive()) {
@@ -236,6 +247,16 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   }
   co_return absl::UnavailableError(absl::StrCat("the exchange of round ", position_.round.value, " did not succeed in ",
                                                 kMaxAttempts, " attempts or ", absl::FormatDuration(env_.spec.rounds.round_deadline)));
+}
+
+Task<absl::Status> RoundLead::NextAttempt() {
+  ++attempt_;
+  if (attempt_ < attempts_end_ && attempt_ > attempt_heard_) co_return absl::OkStatus();
+  absl::StatusOr<uint32_t> first = co_await member_.ReserveAttempts(epoch_.epoch, attempt_heard_, kAttemptBlock);
+  GDF_CO_RETURN_IF_ERROR(first.status());
+  attempt_ = *first;
+  attempts_end_ = *first + kAttemptBlock;
+  co_return absl::OkStatus();
 }
 
 Task<RoundLead::Reply> RoundLead::AskExchange(NodeId node, wire::ExchangeStart start) {
@@ -280,7 +301,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     for (const wire::Prepared* prepared : agreeing) combined.prepared.push_back(*prepared);
     return std::optional<Combined>(std::move(combined));
   }
-  if (results.size() > 1) {
+  if (results.size() > 1 && result_of.size() == members.size()) {
     return absl::DataLossError(absl::StrCat("the members do not agree on the result of round ", position_.round.value));
   }
   for (const auto& [node, times] : suspicion_) {
@@ -341,6 +362,7 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
       traffic_[node] = *done;
     }
   }
+  progress_at_ = Now();
   position_ = commit.receipt.result;
   commit_ = std::move(commit);
   co_return absl::OkStatus();

@@ -55,6 +55,8 @@ class RoundLead {
   Task<absl::StatusOr<Trained>> Train();
   Task<Reply> TrainOn(NodeId node);
   Task<absl::StatusOr<Combined>> Combine(const Trained& trained);
+  // Makes attempt_ one that no receipt of this epoch has, whatever restarted.
+  Task<absl::Status> NextAttempt();
   absl::StatusOr<std::optional<Combined>> Judge(const std::vector<wire::Contribution>& members,
                                                 const Replies& replies, std::set<NodeId>* without_delta);
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
@@ -69,6 +71,7 @@ class RoundLead {
   std::string MissingQuorum(const Answers& answers) const;  // empty: there is one
   absl::Status ChooseState(const Answers& answers);
   Task<absl::Status> BringTogether(const Answers& answers);
+  Task<absl::Status> FetchPosition(const Answers& answers);
   Task<absl::Status> FinishPrepared(const Answers& answers);
 
   // round_lead.cc: asking
@@ -88,6 +91,9 @@ class RoundLead {
   wire::StateId position_;                // the committed state all start from
   std::optional<wire::Commit> commit_;    // of position_
   uint32_t attempt_ = 0;                  // goes up through the epoch
+  uint32_t attempts_end_ = 0;             // those before it are reserved on disk
+  uint32_t attempt_heard_ = 0;            // the highest that a member has heard of
+  absl::Duration progress_at_;            // when a round was committed last, or this lead began
   std::set<NodeId> alive_;
   std::map<NodeId, std::string> lost_;    // and why
   std::map<NodeId, wire::Done> traffic_;  // as last heard

@@ -64,7 +64,7 @@ int Main(int times) {
   {
     TaskScope scope(executor);
     int sum = 0;
-    Measure("co_await a task that does not suspend", times, [&] {
+    Measure("await a task that does not suspend", times, [&] {
       scope.Spawn(Nested(times, &sum));
       executor.RunUntilIdle();
     });

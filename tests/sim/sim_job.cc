@@ -66,6 +66,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   }
   Task<absl::Status> ReportJob(wire::ReportJob report) override {
     co_await Sleep(job_.executor_, job_.Delay());
+    job_.Say(absl::StrCat("round ", report.round.value, " reported by node ", job_.IndexOf(self_)));
     if (report.epoch == job_.epoch().epoch) job_.reports_.push_back(std::move(report));
     co_await Sleep(job_.executor_, job_.Delay());
     co_return absl::OkStatus();
@@ -78,6 +79,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   }
   Task<absl::Status> ReportEvent(wire::JobEvent event) override {
     co_await Sleep(job_.executor_, job_.Delay());
+    job_.Say(absl::StrCat("node ", job_.IndexOf(self_), ": ", event.text));
     job_.events_.push_back(std::move(event));
     co_return absl::OkStatus();
   }
@@ -142,6 +144,10 @@ int SimJob::IndexOf(const NodeId& id) const {
   return -1;
 }
 
+void SimJob::Say(const std::string& what) {
+  if (say_) say_(absl::StrCat(absl::FormatDuration(executor_.Monotonic()), " ", what));
+}
+
 absl::Duration SimJob::Delay() { return absl::Milliseconds(2 + static_cast<int64_t>(rng_.Below(40))); }
 
 const rounds::JobMember* SimJob::member(int node) const {
@@ -193,14 +199,17 @@ Task<void> SimJob::RunNode(Node* node) {
         absl::StrAppend(&violations_, "node ", node->id.Short(), " restarted at round ", begins.value,
                         " though it had committed round ", node->seen.value, "\n");
       }
+      Say(absl::StrCat("node ", IndexOf(node->id), " starts at round ", begins.value));
       node->restored = true;
       node->instance->member.SetEpoch(epoch());
       end = co_await node->instance->member.WaitForEnd();
     }
     if (end.ok() || absl::IsAborted(end) || ++starts >= kMaxStarts || finished()) {
+      Say(absl::StrCat("node ", IndexOf(node->id), " ends: ", end.ToString()));
       node->ended = end;
       co_return;
     }
+    Say(absl::StrCat("node ", IndexOf(node->id), " starts again after: ", end.ToString()));
     node->restored = false;
     co_await Sleep(executor_, absl::Seconds(1));
   }
@@ -247,6 +256,8 @@ absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochReque
                                                next.members.size(), " left"));
   }
   next.lead = next.Has(now.lead) ? now.lead : next.Has(from) ? from : next.members.front();
+  Say(absl::StrCat("epoch ", next.epoch.value, " of ", next.members.size(), " led by node ", IndexOf(next.lead),
+                   ", asked for by node ", IndexOf(from), ": ", request.reason));
   epochs_.push_back(std::move(next));
   Announce();
   return absl::OkStatus();
@@ -265,6 +276,7 @@ absl::Status SimJob::OnFinish(const NodeId& from, const wire::FinishJob& finish)
   if (finish_ || finish.epoch != epoch().epoch || from != epoch().lead) {
     return absl::FailedPreconditionError("not the running epoch's lead");
   }
+  Say(absl::StrCat("the job ", wire::ToString(finish.verdict) == "failed" ? "failed: " : "succeeded", finish.reason));
   finish_ = finish;
   const bool ok = finish.verdict == wire::Verdict::kSucceeded;
   executor_.PostAfter(ok ? absl::Seconds(60) : Delay(), [this] { DropInstances(); });

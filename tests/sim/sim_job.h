@@ -65,6 +65,9 @@ class SimJob {
   void Isolate(int node);
   void Rejoin(int node);
 
+  // Told what happens, with its time: for replays.
+  void set_say(std::function<void(const std::string&)> say) { say_ = std::move(say); }
+
   // What the worker of `node` fails with from now on; null: nothing.
   void set_worker_fault(int node, SimWorker::Fault fault) { nodes_[node]->worker_fault = std::move(fault); }
   // Asked before each change of the node's disk.
@@ -117,6 +120,7 @@ class SimJob {
   Task<void> RunNode(Node* node);
   void Announce();
   void Observe();
+  void Say(const std::string& what);
   absl::Duration Delay();
   absl::Status OnRequestEpoch(const NodeId& from, const rounds::EpochRequest& request);
   absl::Status OnFinish(const NodeId& from, const wire::FinishJob& finish);
@@ -139,6 +143,7 @@ class SimJob {
   std::vector<wire::JobEvent> events_;
   std::map<RoundId, checkpoint::OuterStatePtr> seen_;  // states that a node has shown as committed
   std::string violations_;
+  std::function<void(const std::string&)> say_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
