@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint_store.h"
@@ -26,7 +28,8 @@ absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
   return absl::OkStatus();
 }
 
-Task<absl::Status> SendBytes(net::Stream& stream, absl::Span<const uint8_t> bytes, std::shared_ptr<const void> owner) {
+Task<absl::Status> SendBytes(net::Stream& stream, absl::Span<const uint8_t> bytes,
+                             std::shared_ptr<const void> owner) {
   for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
     const size_t length = std::min(kPieceBytes, bytes.size() - at);
     GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer::Wrap(bytes.subspan(at, length), owner)));
@@ -34,23 +37,45 @@ Task<absl::Status> SendBytes(net::Stream& stream, absl::Span<const uint8_t> byte
   co_return absl::OkStatus();
 }
 
+Task<absl::StatusOr<Buffer>> ReceivePiece(net::Stream& stream, uint64_t at_most) {
+  absl::StatusOr<std::optional<Buffer>> piece = co_await stream.Receive(kTimeout);
+  GDF_CO_RETURN_IF_ERROR(piece.status());
+  if (!piece->has_value()) co_return absl::DataLossError("the result ends early");
+  if ((*piece)->empty() || (*piece)->size() > at_most) {
+    co_return absl::DataLossError("a piece of the result has a wrong size");
+  }
+  co_return **std::move(piece);
+}
+
 Task<absl::Status> ReceiveBytes(net::Stream& stream, absl::Span<uint8_t> out) {
   while (!out.empty()) {
-    absl::StatusOr<std::optional<Buffer>> piece = co_await stream.Receive(kTimeout);
-    GDF_CO_RETURN_IF_ERROR(piece.status());
-    if (!piece->has_value()) co_return absl::DataLossError("the result ends early");
-    const absl::Span<const uint8_t> bytes = (*piece)->span();
-    if (bytes.size() > out.size() || bytes.empty()) co_return absl::DataLossError("a piece of the result has a wrong size");
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    out.remove_prefix(bytes.size());
+    GDF_CO_ASSIGN_OR_RETURN(Buffer piece, co_await ReceivePiece(stream, out.size()));
+    std::memcpy(out.data(), piece.span().data(), piece.size());
+    out.remove_prefix(piece.size());
   }
   co_return absl::OkStatus();
 }
 
+// Memory is taken as bytes arrive: the peer's word about their number is not enough to take it.
+Task<absl::StatusOr<tensor::FlatBuffer>> ReceiveTheta(net::Stream& stream, uint64_t num_params) {
+  std::deque<Buffer> pieces;
+  for (uint64_t left = num_params * sizeof(float); left > 0; left -= pieces.back().size()) {
+    GDF_CO_ASSIGN_OR_RETURN(Buffer piece, co_await ReceivePiece(stream, left));
+    pieces.push_back(std::move(piece));
+  }
+  GDF_CO_ASSIGN_OR_RETURN(tensor::FlatBuffer theta, tensor::FlatBuffer::Zeros(num_params));
+  absl::Span<uint8_t> out = tensor::AsMutableBytes(theta.span());
+  for (; !pieces.empty(); pieces.pop_front()) {
+    std::memcpy(out.data(), pieces.front().span().data(), pieces.front().size());
+    out.remove_prefix(pieces.front().size());
+  }
+  co_return theta;
+}
+
 }  // namespace
 
-absl::Status SaveExportPlan(FileSystem& files, const std::string& folder, const train::ExportPlan& plan,
-                            uint64_t num_params) {
+absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
+                            const train::ExportPlan& plan, uint64_t num_params) {
   const std::string to = ExportFolder(folder);
   GDF_RETURN_IF_ERROR(files.MakeFolders(to, 0700));
   for (const train::ExportPlan::File& file : plan.files) {
@@ -68,12 +93,14 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
   GDF_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(from));
   for (const std::string& name : names) {
     if (name == kLayoutFile) continue;
-    GDF_ASSIGN_OR_RETURN(std::string contents, files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
+    GDF_ASSIGN_OR_RETURN(std::string contents,
+                         files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
     artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
   }
   GDF_ASSIGN_OR_RETURN(std::string text, files.Read(NumParamsFile(folder)));
   uint64_t num_params = 0;
-  if (!absl::SimpleAtoi(text, &num_params)) return absl::DataLossError(NumParamsFile(folder) + " holds no number");
+  if (!absl::SimpleAtoi(text, &num_params))
+    return absl::DataLossError(NumParamsFile(folder) + " holds no number");
   checkpoint::CheckpointStore store(files, {.folder = folder + "/state", .num_params = num_params});
   GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, store.Load());
   if (loaded.committed == nullptr) return absl::NotFoundError("no round is committed yet");
@@ -85,7 +112,8 @@ Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Arti
   wire::ArtifactHeader header;
   const auto layout = std::make_shared<const std::string>(artifacts->plan.layout.ToJson());
   header.files.push_back({kLayoutFile, layout->size()});
-  for (const train::ExportPlan::File& file : artifacts->plan.files) header.files.push_back({file.name, file.contents.size()});
+  for (const train::ExportPlan::File& file : artifacts->plan.files)
+    header.files.push_back({file.name, file.contents.size()});
   header.num_params = artifacts->state->theta.size();
   header.round = artifacts->state->id.round;
   header.theta = artifacts->state->id.theta;
@@ -94,21 +122,25 @@ Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Arti
   for (const train::ExportPlan::File& file : artifacts->plan.files) {
     GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, file.contents.span(), artifacts));
   }
-  GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, tensor::AsBytes(artifacts->state->theta.span()), artifacts));
+  GDF_CO_RETURN_IF_ERROR(
+      co_await SendBytes(stream, tensor::AsBytes(artifacts->state->theta.span()), artifacts));
   stream.Finish();
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport, ComputePool& pool,
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,
+                                                                      ComputePool& pool,
                                                                       NodeId peer, JobId job) {
-  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream,
-                          co_await transport.Open(peer, "jobs.artifacts", net::Priority::kBulk, kTimeout));
+  GDF_CO_ASSIGN_OR_RETURN(
+      std::unique_ptr<net::Stream> stream,
+      co_await transport.Open(peer, "jobs.artifacts", net::Priority::kBulk, kTimeout));
   const wire::ArtifactCall call{job};
   GDF_CO_RETURN_IF_ERROR(co_await stream->Send(Buffer(wire::Encode(call))));
   absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive(kTimeout);
   GDF_CO_RETURN_IF_ERROR(first.status());
   if (!first->has_value()) co_return absl::DataLossError("no answer");
-  GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactHeader header, wire::DecodeArtifactHeader((*first)->view()));
+  GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactHeader header,
+                          wire::DecodeArtifactHeader((*first)->view()));
 
   auto artifacts = std::make_shared<Artifacts>();
   for (const wire::ArtifactFile& file : header.files) {
@@ -123,8 +155,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Trans
   auto state = std::make_shared<checkpoint::OuterState>();
   state->id.round = header.round;
   state->id.theta = header.theta;
-  GDF_CO_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(header.num_params));
-  GDF_CO_RETURN_IF_ERROR(co_await ReceiveBytes(*stream, tensor::AsMutableBytes(state->theta.span())));
+  GDF_CO_ASSIGN_OR_RETURN(state->theta, co_await ReceiveTheta(*stream, header.num_params));
   auto verify = [state] { return checkpoint::VerifyDigests(*state); };
   absl::Status verified = co_await RunOn(pool, transport.executor(), std::move(verify));
   GDF_CO_RETURN_IF_ERROR(verified);

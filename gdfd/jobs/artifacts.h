@@ -1,6 +1,6 @@
-// A job's result: θ of the newest committed round and the side files that make a Hugging Face folder of it. Kept in the
-// job's folder from the first loading on, so that export and sampling need no running job; fetched from a member by nodes
-// that are none. Method: jobs.artifacts.
+// A job's result: θ of the newest committed round and the side files that make a Hugging Face
+// folder of it. Kept in the job's folder from the first loading on, so that export and sampling
+// need no running job; fetched from a member by nodes that are none. Method: jobs.artifacts.
 #ifndef GDF_GDFD_JOBS_ARTIFACTS_H_
 #define GDF_GDFD_JOBS_ARTIFACTS_H_
 
@@ -22,17 +22,18 @@ struct Artifacts {
   checkpoint::OuterStatePtr state;  // its momentum may be empty
 };
 
-// `folder` is the job's. Both block: call them from the compute pool. `num_params`: elements of θ, which may be fewer
-// than the plan's layout has.
-absl::Status SaveExportPlan(FileSystem& files, const std::string& folder, const train::ExportPlan& plan,
-                            uint64_t num_params);
+// `folder` is the job's. Both block: call them from the compute pool. `num_params`: elements of θ,
+// which may be fewer than the plan's layout has.
+absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
+                            const train::ExportPlan& plan, uint64_t num_params);
 // kNotFound when nothing is committed there.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
 
 // Sends the result to the peer at the other end of `stream`, which has asked for it.
 Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts);
 // Asks `peer` for the result of `job`. kDataLoss when θ does not have the digest it claims.
-Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport, ComputePool& pool,
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,
+                                                                      ComputePool& pool,
                                                                       NodeId peer, JobId job);
 
 }  // namespace gdf::jobs

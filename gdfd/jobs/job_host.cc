@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/wire/artifact_messages.h"
@@ -13,15 +14,30 @@ namespace {
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
+// The digest of θ_round as the job's leads reported it; none when they did not.
+std::optional<Digest> ReportedTheta(state::State& state, const state::Job& job, RoundId round) {
+  if (round.value == job.rounds_done && !job.theta.zero()) return job.theta;
+  if (round.value == 0) return std::nullopt;
+  absl::StatusOr<std::vector<state::RoundRecord>> rounds =
+      state.rounds(job.id, RoundId{round.value - 1}, 1);
+  if (!rounds.ok() || rounds->empty() || (*rounds)[0].round.next() != round) return std::nullopt;
+  return (*rounds)[0].theta;
+}
+
 }  // namespace
 
 JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
-    : world_(std::move(world)), make_coordinator_(std::move(make_coordinator)), wake_(world_.executor),
+    : world_(std::move(world)),
+      make_coordinator_(std::move(make_coordinator)),
+      wake_(world_.executor),
       tasks_(world_.executor) {
   state_watcher_ = world_.state.AddWatcher([this](uint64_t) { wake_.Push(true); });
-  registration_ = world_.transport.HandleStream(
-      "jobs.artifacts",
-      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeArtifacts(peer, std::move(stream)); }, {});
+  registration_ =
+      world_.transport.HandleStream("jobs.artifacts",
+                                    [this](NodeId peer, std::unique_ptr<net::Stream> stream) {
+                                      return ServeArtifacts(peer, std::move(stream));
+                                    },
+                                    {});
 }
 
 JobHost::~JobHost() {
@@ -41,7 +57,8 @@ const JobTask* JobHost::Find(JobId job) const {
 }
 
 bool JobHost::IsMine(const state::Job& job) const {
-  return std::find(job.members.begin(), job.members.end(), world_.transport.self()) != job.members.end();
+  return std::find(job.members.begin(), job.members.end(), world_.transport.self()) !=
+         job.members.end();
 }
 
 absl::Status JobHost::Hold(const state::Job& job) {
@@ -71,26 +88,24 @@ Task<void> JobHost::Reconcile() {
     co_return;
   }
   for (const state::Job& summary : *listed) {
-    const auto it = jobs_.find(summary.id);
-    if (summary.phase == state::JobPhase::kFinished) {
-      if (std::find(cleaned_.begin(), cleaned_.end(), summary.id) != cleaned_.end()) continue;
-      co_await End(summary);
-      cleaned_.push_back(summary.id);
-      continue;
-    }
-    if (it != jobs_.end() && !it->second->ended()) {
-      it->second->Update(summary.epoch > Epoch{0} ? [&] {
-        absl::StatusOr<state::Job> whole = world_.state.job(summary.id);
-        return whole.ok() ? *std::move(whole) : summary;
-      }() : summary);
-      continue;
-    }
-    if (it == jobs_.end() && summary.phase == state::JobPhase::kRunning && IsMine(summary)) {
-      absl::StatusOr<state::Job> job = world_.state.job(summary.id);
-      if (!job.ok()) continue;
-      Log(LogLevel::kInfo, "job_begins", {{"job", ToString(job->id)}, {"epoch", job->epoch.value}});
-      jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_());
-    }
+    if (summary.phase == state::JobPhase::kRunning) Follow(summary);
+    if (summary.phase != state::JobPhase::kFinished || cleaned_.contains(summary.id)) continue;
+    co_await End(summary);
+    cleaned_.insert(summary.id);
+  }
+}
+
+void JobHost::Follow(const state::Job& summary) {
+  const auto it = jobs_.find(summary.id);
+  if (it == jobs_.end() ? !IsMine(summary) : it->second->ended()) return;
+  absl::StatusOr<state::Job> job = world_.state.job(summary.id);
+  if (!job.ok()) {
+    Log(LogLevel::kError, "job_unreadable", {{"job", ToString(summary.id)}, {"why", job.status()}});
+  } else if (it != jobs_.end()) {
+    it->second->Update(*job);
+  } else {
+    Log(LogLevel::kInfo, "job_begins", {{"job", ToString(job->id)}, {"epoch", job->epoch.value}});
+    jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_());
   }
 }
 
@@ -103,15 +118,17 @@ Task<void> JobHost::End(const state::Job& summary) {
       Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
     }
     jobs_.erase(it);
-    Log(LogLevel::kInfo, "job_ends", {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});
+    Log(LogLevel::kInfo, "job_ends",
+        {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});
   }
   absl::StatusOr<state::Job> job = world_.state.job(id);
-  absl::StatusOr<config::JobSpec> spec =
-      job.ok() ? config::ParseJobSpec(job->spec_yaml, ToString(id)) : absl::StatusOr<config::JobSpec>(job.status());
+  absl::StatusOr<config::JobSpec> spec = job.ok()
+                                             ? config::ParseJobSpec(job->spec_yaml, ToString(id))
+                                             : absl::StatusOr<config::JobSpec>(job.status());
   const bool keep_model = spec.ok() && spec->output.keep_model;
   const bool keep_data = spec.ok() && spec->output.keep_data;
-  auto work = [files = &world_.files, chunks = world_.chunks, folder = FolderOf(world_, id), owner = swarm::OwnerOf(id),
-               keep_model, keep_data]() -> absl::Status {
+  auto work = [files = &world_.files, chunks = world_.chunks, folder = FolderOf(world_, id),
+               owner = swarm::OwnerOf(id), keep_model, keep_data]() -> absl::Status {
     if (!keep_data) {
       GDF_RETURN_IF_ERROR(chunks->Drop(owner));
       GDF_RETURN_IF_ERROR(files->RemoveTree(folder + "/inputs"));
@@ -119,34 +136,53 @@ Task<void> JobHost::End(const state::Job& summary) {
     return keep_model ? absl::OkStatus() : files->RemoveTree(folder);
   };
   const absl::Status cleaned = co_await RunOn(world_.pool, world_.executor, std::move(work));
-  if (!cleaned.ok()) Log(LogLevel::kWarning, "job_leftovers", {{"job", ToString(id)}, {"why", cleaned}});
+  if (!cleaned.ok())
+    Log(LogLevel::kWarning, "job_leftovers", {{"job", ToString(id)}, {"why", cleaned}});
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(JobId job) {
   if (const JobTask* task = Find(job); task != nullptr) {
     if (std::shared_ptr<const Artifacts> now = task->artifacts()) co_return now;
   }
-  auto load = [files = &world_.files, folder = FolderOf(world_, job)] { return LoadArtifacts(*files, folder); };
+  auto load = [files = &world_.files, folder = FolderOf(world_, job)] {
+    return LoadArtifacts(*files, folder);
+  };
   absl::StatusOr<Artifacts> loaded = co_await RunOn(world_.pool, world_.executor, std::move(load));
   GDF_CO_RETURN_IF_ERROR(loaded.status());
   co_return std::make_shared<const Artifacts>(*std::move(loaded));
 }
 
-Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::Open(JobId id) {
-  GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
-  absl::StatusOr<std::shared_ptr<const Artifacts>> found = co_await OpenLocal(id);
-  // A node that left the job early has an old state; the others' is newer.
-  if (found.ok() && (job.theta.zero() || IsMine(job))) co_return found;
-  absl::Status last = found.status();
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state::Job job) {
+  absl::Status last = absl::UnavailableError("no other node took part in it");
   for (const NodeId& member : job.members) {
     if (member == world_.transport.self()) continue;
     absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
-        co_await FetchArtifacts(world_.transport, world_.pool, member, id);
-    if (fetched.ok()) co_return fetched;
+        co_await FetchArtifacts(world_.transport, world_.pool, member, job.id);
+    if (fetched.ok()) {
+      const wire::StateId& got = (*fetched)->state->id;
+      const std::optional<Digest> reported = ReportedTheta(world_.state, job, got.round);
+      if (!reported || *reported == got.theta) co_return fetched;
+      fetched = absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
+                                                 " rounds are not those that were reported"));
+    }
     last = Annotate(fetched.status(), absl::StrCat("node ", member.Short()));
+    Log(LogLevel::kWarning, "no_artifacts", {{"job", ToString(job.id)}, {"why", last}});
   }
-  if (found.ok()) co_return found;
-  co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(id)));
+  co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(job.id)));
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::Open(JobId id) {
+  GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
+  absl::StatusOr<std::shared_ptr<const Artifacts>> here = co_await OpenLocal(id);
+  // A node that left the job early has an old state; the others' is newer.
+  if (here.ok() && (job.theta.zero() || IsMine(job))) co_return here;
+  if (!here.ok() && job.rounds_done == 0) {
+    co_return absl::NotFoundError(
+        absl::StrCat("job ", ToString(id), " has no parameters yet: no round is done"));
+  }
+  absl::StatusOr<std::shared_ptr<const Artifacts>> remote = co_await OpenRemote(std::move(job));
+  if (!remote.ok() && here.ok()) co_return here;
+  co_return remote;
 }
 
 Task<void> JobHost::ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream) {
@@ -160,7 +196,8 @@ Task<void> JobHost::ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> str
     if (job.ok() && peer != job->owner &&
         std::find(job->members.begin(), job->members.end(), peer) == job->members.end() &&
         !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
-      allowed = absl::PermissionDeniedError("only the job's owner, its members and admins may have its parameters");
+      allowed = absl::PermissionDeniedError(
+          "only the job's owner, its members and admins may have its parameters");
     }
   }
   if (!allowed.ok()) {
@@ -177,23 +214,27 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
   Sampler sampler;
-  GDF_CO_ASSIGN_OR_RETURN(sampler.worker, co_await world_.start_worker(absl::StrCat(ToString(id), "-sample")));
+  GDF_CO_ASSIGN_OR_RETURN(sampler.worker,
+                          co_await world_.start_worker(absl::StrCat(ToString(id), "-sample")));
   train::LoadRequest load;
   load.job_yaml = job.spec_yaml;
   load.threads = world_.worker_threads;
   // No data: the worker serves samples only. Its tokenizer is the exported one.
   for (const train::ExportPlan::File& file : artifacts->plan.files) {
     if (file.name == "config.json") load.inputs.push_back({"model/config.json", "", file.contents});
-    if (file.name == "tokenizer.json") load.inputs.push_back({"tokenizer/tokenizer.json", "", file.contents});
+    if (file.name == "tokenizer.json")
+      load.inputs.push_back({"tokenizer/tokenizer.json", "", file.contents});
   }
   absl::StatusOr<train::LoadResult> loaded = co_await sampler.worker->Load(std::move(load));
   GDF_CO_RETURN_IF_ERROR(loaded.status());
   if (loaded->layout.num_params() != artifacts->state->theta.size()) {
-    co_return absl::InternalError(absl::StrCat("the model has ", loaded->layout.num_params(), " parameters, the job's state ",
+    co_return absl::InternalError(absl::StrCat("the model has ", loaded->layout.num_params(),
+                                               " parameters, the job's state ",
                                                artifacts->state->theta.size()));
   }
   sampler.round = artifacts->state->id.round;
-  GDF_CO_RETURN_IF_ERROR(co_await sampler.worker->Apply(sampler.round, artifacts->state->theta.span()));
+  GDF_CO_RETURN_IF_ERROR(
+      co_await sampler.worker->Apply(sampler.round, artifacts->state->theta.span()));
   co_return sampler;
 }
 

@@ -1,10 +1,11 @@
-// All jobs on this node: starts and ends a JobTask as the network's record says, keeps and deletes what jobs leave behind,
-// and opens results for export and sampling.
+// All jobs on this node: starts and ends a JobTask as the network's record says, keeps and deletes
+// what jobs leave behind, and opens results for export and sampling.
 #ifndef GDF_GDFD_JOBS_JOB_HOST_H_
 #define GDF_GDFD_JOBS_JOB_HOST_H_
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,25 +38,28 @@ class JobHost {
 
   // Null when the job is not on this node.
   const JobTask* Find(JobId job) const;
-  // The newest parameters that this node can get at: its own, else a member's. kNotFound when no round is committed yet;
-  // kUnavailable when no node that has them is online.
+  // The newest parameters that this node can get at: its own, else a member's. kNotFound when no
+  // round is committed yet; kUnavailable when no node that has them is online; kDataLoss when those
+  // that are give others than were reported.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);
   Task<absl::StatusOr<Sampler>> OpenSampler(JobId job);
 
  private:
   Task<void> Run();
   Task<void> Reconcile();
+  void Follow(const state::Job& summary);
   Task<void> End(const state::Job& job);
   Task<void> ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream);
   bool IsMine(const state::Job& job) const;
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenLocal(JobId job);
+  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenRemote(state::Job job);
 
   JobWorld world_;
   const CoordinatorFactory make_coordinator_;
   Channel<bool> wake_;
   state::State::WatcherId state_watcher_;
   std::map<JobId, std::unique_ptr<JobTask>> jobs_;
-  std::vector<JobId> cleaned_;  // ended jobs whose leftovers are gone
+  std::set<JobId> cleaned_;  // ended jobs whose leftovers are gone
   net::Registration registration_;
   TaskScope tasks_;
 };

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 
 namespace gdf::jobs {
 namespace {
 
-// A worker that keeps dying would burn the night: after this many starts in a row without a committed round between
-// them the node gives the job up.
+// A worker that keeps dying would burn the night: after this many starts in a row without a
+// committed round between them the node gives the job up.
 constexpr int kMaxStarts = 3;
 constexpr absl::Duration kRestartPause = absl::Seconds(1);
 
@@ -18,16 +20,22 @@ wire::EpochRecord EpochOf(const state::Job& job) { return {job.epoch, job.lead, 
 
 // Errors that another start would only repeat.
 bool IsFinal(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kInvalidArgument || status.code() == absl::StatusCode::kAborted ||
+  return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kAborted ||
          status.code() == absl::StatusCode::kResourceExhausted;
 }
 
 }  // namespace
 
-std::string FolderOf(const JobWorld& world, JobId job) { return absl::StrCat(world.folder, "/", ToString(job)); }
+std::string FolderOf(const JobWorld& world, JobId job) {
+  return absl::StrCat(world.folder, "/", ToString(job));
+}
 
 JobTask::JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator)
-    : world_(world), job_(std::move(job)), activity_("starting"), coordinator_(std::move(coordinator)),
+    : world_(world),
+      job_(std::move(job)),
+      activity_("starting"),
+      coordinator_(std::move(coordinator)),
       tasks_(world.executor) {
   tasks_.Spawn(Run());
 }
@@ -37,6 +45,7 @@ JobTask::~JobTask() { tasks_.Clear(); }
 bool JobTask::IsLead() const { return job_.lead == world_.transport.self(); }
 
 void JobTask::Update(const state::Job& job) {
+  if (job.epoch == job_.epoch) return;
   job_ = job;
   if (member_) member_->SetEpoch(EpochOf(job_));
 }
@@ -65,9 +74,11 @@ std::shared_ptr<const Artifacts> JobTask::artifacts() const {
 
 Task<void> JobTask::ReportEvent(wire::Severity severity, std::string text) {
   Log(LogLevel::kInfo, "job_event", {{"job", ToString(job_.id)}, {"text", text}});
-  wire::JobEvent event{job_.id, world_.transport.self(), severity, text.substr(0, wire::kMaxTextBytes)};
+  wire::JobEvent event{job_.id, world_.transport.self(), severity,
+                       SafeText(text, wire::kMaxTextBytes)};
   const absl::Status told = co_await coordinator_->ReportEvent(std::move(event));
-  if (!told.ok()) Log(LogLevel::kWarning, "event_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
+  if (!told.ok())
+    Log(LogLevel::kWarning, "event_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
 }
 
 Task<void> JobTask::Run() {
@@ -82,8 +93,9 @@ Task<void> JobTask::Run() {
     if (end.ok() || end.code() == absl::StatusCode::kAborted) break;
     ++starts;
     const bool give_up = IsFinal(end) || starts >= kMaxStarts;
-    co_await ReportEvent(give_up ? wire::Severity::kError : wire::Severity::kWarning,
-                         absl::StrCat(give_up ? "gives the job up: " : "starts again after: ", end.message()));
+    co_await ReportEvent(
+        give_up ? wire::Severity::kError : wire::Severity::kWarning,
+        absl::StrCat(give_up ? "gives the job up: " : "starts again after: ", end.message()));
     if (give_up) {
       co_await GiveUp(end);
       break;
@@ -103,25 +115,33 @@ Task<void> JobTask::GiveUp(absl::Status why) {
     finish.job = job_.id;
     finish.epoch = job_.epoch;
     finish.verdict = wire::Verdict::kFailed;
-    finish.reason = absl::StrCat("lead ", world_.transport.self().Short(), ": ", why.message()).substr(0, wire::kMaxTextBytes);
-    finish.rounds_done = job_.rounds_done;
+    finish.reason =
+        SafeText(absl::StrCat("lead ", world_.transport.self().Short(), ": ", why.message()),
+                 wire::kMaxTextBytes);
+    absl::StatusOr<state::Job> recorded = world_.state.job(job_.id);
+    if (recorded.ok()) {
+      finish.rounds_done = recorded->rounds_done;
+      finish.theta = recorded->theta;
+    }
     told = co_await coordinator_->FinishJob(std::move(finish));
   } else {
     rounds::EpochRequest request;
     request.job = job_.id;
     request.current = job_.epoch;
     request.lost.push_back(world_.transport.self());
-    request.reason = std::string(why.message()).substr(0, wire::kMaxReasonBytes);
+    request.reason = std::string(why.message());
     told = co_await coordinator_->RequestEpoch(std::move(request));
   }
-  if (!told.ok()) Log(LogLevel::kWarning, "giving_up_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
+  if (!told.ok())
+    Log(LogLevel::kWarning, "giving_up_not_recorded", {{"job", ToString(job_.id)}, {"why", told}});
 }
 
 Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
-  for (const wire::JobInput& input : job_.inputs) {
+  const state::Job job = job_;  // an epoch may open meanwhile
+  for (const wire::JobInput& input : job.inputs) {
     activity_ = absl::StrCat("fetching ", input.name);
     std::vector<NodeId> holders = {input.holder};
-    for (const NodeId& member : job_.members) {
+    for (const NodeId& member : job.members) {
       if (member != input.holder) holders.push_back(member);
     }
     auto show = [this, name = input.name](const swarm::FetchProgress& progress) {
@@ -142,7 +162,8 @@ Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manif
   activity_ = absl::StrCat("preparing ", input);
   const std::string folder = absl::StrCat(FolderOf(world_, job_.id), "/inputs/", input);
   for (const store::ManifestFile& file : manifest.files) {
-    inputs->push_back({absl::StrCat(input, "/", file.path), absl::StrCat(folder, "/", file.path), {}});
+    inputs->push_back(
+        {absl::StrCat(input, "/", file.path), absl::StrCat(folder, "/", file.path), {}});
   }
   auto work = [files = &world_.files, chunks = world_.chunks, folder, manifest]() -> absl::Status {
     for (const store::ManifestFile& file : manifest.files) {
@@ -171,6 +192,9 @@ Task<absl::Status> JobTask::RunOnce() {
   activity_ = "loading";
   GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(ToString(job_.id)));
   const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
+  if (self == job_.members.end()) {
+    co_return absl::AbortedError(absl::StrCat("epoch ", job_.epoch.value, " is without this node"));
+  }
   load.member_index = self - job_.members.begin();
   load.num_members = static_cast<int64_t>(job_.members.size());
   load.threads = spec_.train.threads > 0 ? spec_.train.threads : world_.worker_threads;
@@ -190,9 +214,9 @@ Task<absl::Status> JobTask::RunOnce() {
   options.keep = static_cast<int>(spec_.output.keep_checkpoints);
   options.num_params = num_params;
   store_ = std::make_unique<checkpoint::CheckpointStore>(world_.files, options);
-  member_ = std::make_unique<rounds::JobMember>(rounds::RoundEnv{job_.id, spec_, world_.executor, world_.pool,
-                                                                 world_.transport, *worker_, std::move(loaded), *store_,
-                                                                 world_.key, *coordinator_});
+  member_ = std::make_unique<rounds::JobMember>(
+      rounds::RoundEnv{job_.id, spec_, world_.executor, world_.pool, world_.transport, *worker_,
+                       std::move(loaded), *store_, world_.key, *coordinator_});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   member_->SetEpoch(EpochOf(job_));
   co_return co_await member_->WaitForEnd();

@@ -1,5 +1,5 @@
-// One job on this node, from its assignment to its end: fetches what it needs, starts the worker, takes part in its
-// rounds, and starts again after a crash.
+// One job on this node, from its assignment to its end: fetches what it needs, starts the worker,
+// takes part in its rounds, and starts again after a crash.
 #ifndef GDF_GDFD_JOBS_JOB_TASK_H_
 #define GDF_GDFD_JOBS_JOB_TASK_H_
 
@@ -39,7 +39,7 @@ struct JobWorld {
   std::shared_ptr<store::ChunkStore> chunks;
   const trust::NodeKey& key;
   WorkerFactory start_worker;
-  std::string folder;        // of all jobs on this node
+  std::string folder;          // of all jobs on this node
   int64_t worker_threads = 0;  // 0: as the job says
 };
 

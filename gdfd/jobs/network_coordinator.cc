@@ -16,10 +16,12 @@ wire::ReportJob Sum(const wire::ReportJob& earlier, wire::ReportJob later) {
   wire::RoundMetrics& b = later.metrics;
   const double tokens = static_cast<double>(a.tokens + b.tokens);
   const double share = tokens > 0 ? static_cast<double>(b.tokens) / tokens : 1;
-  if (a.train_loss && b.train_loss) b.train_loss = *a.train_loss * (1 - share) + *b.train_loss * share;
+  if (a.train_loss && b.train_loss)
+    b.train_loss = *a.train_loss * (1 - share) + *b.train_loss * share;
   b.utilisation = a.utilisation * (1 - share) + b.utilisation * share;
-  const double seconds = (a.tokens_per_sec > 0 ? static_cast<double>(a.tokens) / a.tokens_per_sec : 0) +
-                         (b.tokens_per_sec > 0 ? static_cast<double>(b.tokens) / b.tokens_per_sec : 0);
+  const double seconds =
+      (a.tokens_per_sec > 0 ? static_cast<double>(a.tokens) / a.tokens_per_sec : 0) +
+      (b.tokens_per_sec > 0 ? static_cast<double>(b.tokens) / b.tokens_per_sec : 0);
   if (seconds > 0) b.tokens_per_sec = tokens / seconds;
   b.tokens += a.tokens;
   b.bytes_sent += a.bytes_sent;
@@ -39,13 +41,15 @@ Task<absl::Status> NetworkCoordinator::Record(wire::CommandBody body) {
 }
 
 Task<absl::Status> NetworkCoordinator::RequestEpoch(rounds::EpochRequest request) {
-  wire::EpochCall call{request.job, request.current, std::move(request.lost), std::move(request.reason)};
-  if (Scheduler* scheduler = scheduler_()) co_return co_await scheduler->RequestEpoch(transport_.self(), std::move(call));
+  wire::EpochCall call{request.job, request.current, std::move(request.lost),
+                       std::move(request.reason)};
+  if (Scheduler* scheduler = scheduler_())
+    co_return co_await scheduler->RequestEpoch(transport_.self(), std::move(call));
   GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
   absl::Status last = absl::UnavailableError("no coordinator is known");
   for (const NodeId& coordinator : network.coordinators) {
-    absl::StatusOr<Buffer> reply =
-        co_await transport_.Call(coordinator, "jobs.request_epoch", Buffer(wire::Encode(call)), kEpochTimeout);
+    absl::StatusOr<Buffer> reply = co_await transport_.Call(
+        coordinator, "jobs.request_epoch", Buffer(wire::Encode(call)), kEpochTimeout);
     last = reply.status();
     if (last.code() != absl::StatusCode::kUnavailable) break;
   }
@@ -66,8 +70,12 @@ Task<absl::Status> NetworkCoordinator::ReportJob(wire::ReportJob report) {
   co_return co_await Record(std::move(report));
 }
 
-Task<absl::Status> NetworkCoordinator::FinishJob(wire::FinishJob finish) { co_return co_await Record(std::move(finish)); }
+Task<absl::Status> NetworkCoordinator::FinishJob(wire::FinishJob finish) {
+  co_return co_await Record(std::move(finish));
+}
 
-Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) { co_return co_await Record(std::move(event)); }
+Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) {
+  co_return co_await Record(std::move(event));
+}
 
 }  // namespace gdf::jobs

@@ -1,5 +1,5 @@
-// The network's coordinators as a running job sees them: reports become commands, requests for an epoch go to the
-// scheduler, which may be on this node.
+// The network's coordinators as a running job sees them: reports become commands, requests for an
+// epoch go to the scheduler, which may be on this node.
 #ifndef GDF_GDFD_JOBS_NETWORK_COORDINATOR_H_
 #define GDF_GDFD_JOBS_NETWORK_COORDINATOR_H_
 
@@ -18,13 +18,16 @@ namespace gdf::jobs {
 class NetworkCoordinator final : public rounds::Coordinator {
  public:
   // `scheduler` gives the one of this node, or null; asked at every call.
-  NetworkCoordinator(net::Transport& transport, state::State& state, membership::Membership& membership,
-                     std::function<Scheduler*()> scheduler)
-      : transport_(transport), state_(state), membership_(membership), scheduler_(std::move(scheduler)) {}
+  NetworkCoordinator(net::Transport& transport, state::State& state,
+                     membership::Membership& membership, std::function<Scheduler*()> scheduler)
+      : transport_(transport),
+        state_(state),
+        membership_(membership),
+        scheduler_(std::move(scheduler)) {}
 
   Task<absl::Status> RequestEpoch(rounds::EpochRequest request) override;
-  // Rounds that follow each other faster than kReportInterval are summed up in one report; one with a validation loss
-  // and the last one are always sent.
+  // Rounds that follow each other faster than kReportInterval are summed up in one report; one with
+  // a validation loss and the last one are always sent.
   Task<absl::Status> ReportJob(wire::ReportJob report) override;
   Task<absl::Status> FinishJob(wire::FinishJob finish) override;
   Task<absl::Status> ReportEvent(wire::JobEvent event) override;

@@ -2,13 +2,20 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/log.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
 
 namespace gdf::jobs {
 namespace {
 
-schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape, uint64_t input_bytes, bool gpu) {
+bool Contains(const std::vector<NodeId>& nodes, const NodeId& node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
+                      uint64_t input_bytes, bool gpu) {
   schedule::CostInput input;
   input.spec = &spec;
   input.shape = shape;
@@ -18,64 +25,11 @@ schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& sha
   return schedule::EstimateCost(input);
 }
 
-}  // namespace
-
-schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes) {
-  schedule::JobRequest request;
-  request.id = id;
-  request.spec = &spec;
-  if (spec.model.shape) {
-    config::ModelShape shape = *spec.model.shape;
-    if (config::Vocab(shape) == 0) {
-      if (absl::StatusOr<config::ModelShape> sized = config::WithVocab(shape, kAssumedVocab); sized.ok()) shape = *sized;
-    }
-    request.host_memory_on_cpu = CostOn(spec, shape, input_bytes, false).host_memory;
-    const schedule::Cost on_gpu = CostOn(spec, shape, input_bytes, true);
-    request.host_memory_on_gpu = on_gpu.host_memory;
-    request.gpu_memory = on_gpu.gpu_memory;
-  } else {
-    request.host_memory_on_cpu.Add("stated by the job", spec.nodes.memory_bytes);
-    request.host_memory_on_gpu.Add("stated by the job", spec.nodes.memory_bytes);
-    request.gpu_memory.Add("stated by the job", spec.nodes.gpu_memory_bytes);
-  }
-  return request;
-}
-
-Scheduler::Scheduler(net::Transport& transport, state::State& state, membership::Membership& membership)
-    : transport_(transport), state_(state), membership_(membership), wake_(transport.executor()),
-      tasks_(transport.executor()) {
-  state_watcher_ = state_.AddWatcher([this](uint64_t) { wake_.Push(true); });
-  registrations_.push_back(transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { wake_.Push(true); }));
-  registrations_.push_back(transport_.HandleCall("jobs.request_epoch", [this](NodeId peer, Buffer request) {
-    return ServeRequestEpoch(peer, std::move(request));
-  }));
-  wake_.Push(true);
-  tasks_.Spawn(Run());
-}
-
-Scheduler::~Scheduler() {
-  registrations_.clear();
-  state_.RemoveWatcher(state_watcher_);
-}
-
-std::string Scheduler::WaitingFor(JobId job) const {
-  const auto it = waiting_.find(job);
-  return it == waiting_.end() ? "" : it->second;
-}
-
-Task<void> Scheduler::Run() {
-  while (true) {
-    co_await wake_.Pop();
-    while (!wake_.empty()) co_await wake_.Pop();
-    const absl::Status placed = co_await PlacePending();
-    if (!placed.ok()) Log(LogLevel::kError, "scheduling_failed", {{"why", placed}});
-  }
-}
-
-absl::StatusOr<std::vector<schedule::NodeOffer>> Scheduler::Offers() {
-  GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, state_.members());
-  GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
-  const std::vector<NodeId> online = membership_.Online();
+absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
+                                                        const membership::Membership& membership) {
+  GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, state.members());
+  GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state.jobs());
+  const std::vector<NodeId> online = membership.Online();
   std::vector<schedule::NodeOffer> offers;
   for (const state::Member& member : members) {
     if (member.status != state::MemberStatus::kActive) continue;
@@ -94,16 +48,123 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Scheduler::Offers() {
   for (const state::Job& job : jobs) {
     if (job.phase != state::JobPhase::kRunning) continue;
     for (schedule::NodeOffer& offer : offers) {
-      if (std::find(job.members.begin(), job.members.end(), offer.id) == job.members.end()) continue;
+      if (!Contains(job.members, offer.id)) continue;
       offer.free_tasks = std::max<int64_t>(0, offer.free_tasks - 1);
     }
   }
   return offers;
 }
 
-absl::StatusOr<schedule::Placement> Scheduler::Preview(const schedule::JobRequest& job) {
-  GDF_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers());
+// Does the word of `from` count about `lost`?
+bool MayReport(const state::Job& job, const NodeId& from, const NodeId& lost) {
+  return from == job.lead || lost == from || lost == job.lead;
+}
+
+}  // namespace
+
+schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes) {
+  schedule::JobRequest request;
+  request.id = id;
+  request.spec = &spec;
+  if (spec.model.shape) {
+    config::ModelShape shape = *spec.model.shape;
+    if (config::Vocab(shape) == 0) {
+      if (absl::StatusOr<config::ModelShape> sized = config::WithVocab(shape, kAssumedVocab);
+          sized.ok())
+        shape = *sized;
+    }
+    request.host_memory_on_cpu = CostOn(spec, shape, input_bytes, false).host_memory;
+    const schedule::Cost on_gpu = CostOn(spec, shape, input_bytes, true);
+    request.host_memory_on_gpu = on_gpu.host_memory;
+    request.gpu_memory = on_gpu.gpu_memory;
+  } else {
+    request.host_memory_on_cpu.Add("stated by the job", spec.nodes.memory_bytes);
+    request.host_memory_on_gpu.Add("stated by the job", spec.nodes.memory_bytes);
+    request.gpu_memory.Add("stated by the job", spec.nodes.gpu_memory_bytes);
+  }
+  return request;
+}
+
+Scheduler::Scheduler(net::Transport& transport, state::State& state,
+                     membership::Membership& membership)
+    : transport_(transport),
+      state_(state),
+      membership_(membership),
+      wake_(transport.executor()),
+      tasks_(transport.executor()) {
+  state_watcher_ = state_.AddWatcher([this](uint64_t) { wake_.Push(false); });
+  registrations_.push_back(
+      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { wake_.Push(true); }));
+  registrations_.push_back(transport_.HandleCall(
+      "jobs.request_epoch",
+      [this](NodeId peer, Buffer request) { return ServeRequestEpoch(peer, std::move(request)); }));
+  wake_.Push(true);
+  tasks_.Spawn(Run());
+}
+
+Scheduler::~Scheduler() {
+  registrations_.clear();
+  state_.RemoveWatcher(state_watcher_);
+}
+
+std::string Scheduler::WaitingFor(JobId job) const {
+  const auto it = waiting_.find(job);
+  return it == waiting_.end() ? "" : it->second;
+}
+
+Task<void> Scheduler::Run() {
+  while (true) {
+    std::optional<bool> peers = co_await wake_.Pop();
+    while (peers) {
+      if (*peers) refused_.clear();
+      if (wake_.empty()) break;
+      peers = co_await wake_.Pop();
+    }
+    const absl::Status placed = co_await PlacePending();
+    if (!placed.ok()) Log(LogLevel::kError, "scheduling_failed", {{"why", placed}});
+  }
+}
+
+absl::StatusOr<schedule::Placement> Preview(state::State& state,
+                                            const membership::Membership& membership,
+                                            const schedule::JobRequest& job) {
+  GDF_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state, membership));
   return schedule::Place({job}, offers)[0];
+}
+
+absl::StatusOr<std::optional<wire::CommandBody>> Scheduler::Decide(const state::Job& job,
+                                                                   std::string* waiting) {
+  absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(job.id));
+  schedule::Placement placement;
+  if (spec.ok()) {
+    uint64_t input_bytes = 0;
+    for (const wire::JobInput& input : job.inputs) input_bytes += input.size_bytes;
+    GDF_ASSIGN_OR_RETURN(placement,
+                         Preview(state_, membership_, MakeJobRequest(job.id, *spec, input_bytes)));
+  } else {
+    placement.verdict = schedule::Verdict::kRefused;
+    placement.reason = std::string(spec.status().message());
+  }
+  switch (placement.verdict) {
+    case schedule::Verdict::kPending:
+      *waiting = placement.reason;
+      return std::nullopt;
+    case schedule::Verdict::kRefused: {
+      wire::FinishJob finish;
+      finish.job = job.id;
+      finish.epoch = job.epoch;
+      finish.verdict = wire::Verdict::kFailed;
+      finish.reason =
+          SafeText(absl::StrCat("cannot be placed: ", placement.reason), wire::kMaxTextBytes);
+      return finish;
+    }
+    case schedule::Verdict::kPlaced:
+      break;
+  }
+  wire::OpenEpoch open{job.id, job.epoch.next(), {}, placement.lead, "placed"};
+  for (const schedule::ChosenNode& node : placement.nodes) open.members.push_back(node.id);
+  std::sort(open.members.begin(), open.members.end());
+  return open;
 }
 
 Task<absl::Status> Scheduler::PlacePending() {
@@ -111,35 +172,19 @@ Task<absl::Status> Scheduler::PlacePending() {
   std::reverse(jobs.begin(), jobs.end());  // oldest first
   std::map<JobId, std::string> waiting;
   for (const state::Job& listed : jobs) {
-    if (listed.phase != state::JobPhase::kPending) continue;
+    if (listed.phase != state::JobPhase::kPending || refused_.contains(listed.id)) continue;
     GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(listed.id));
-    absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(job.id));
-    schedule::Placement placement;
-    if (spec.ok()) {
-      uint64_t input_bytes = 0;
-      for (const wire::JobInput& input : job.inputs) input_bytes += input.size_bytes;
-      GDF_CO_ASSIGN_OR_RETURN(placement, Preview(MakeJobRequest(job.id, *spec, input_bytes)));
-    } else {
-      placement.verdict = schedule::Verdict::kRefused;
-      placement.reason = std::string(spec.status().message());
-    }
-    wire::CommandBody decision;
-    if (placement.verdict == schedule::Verdict::kPending) {
-      waiting[job.id] = placement.reason;
+    std::string reason;
+    GDF_CO_ASSIGN_OR_RETURN(std::optional<wire::CommandBody> decision, Decide(job, &reason));
+    if (!decision) {
+      waiting[job.id] = reason;
       continue;
     }
-    if (placement.verdict == schedule::Verdict::kRefused) {
-      decision = wire::FinishJob{job.id, job.epoch, wire::Verdict::kFailed,
-                                 absl::StrCat("cannot be placed: ", placement.reason).substr(0, wire::kMaxTextBytes),
-                                 Digest{}, 0};
-    } else {
-      wire::OpenEpoch open{job.id, job.epoch.next(), {}, placement.lead, "placed"};
-      for (const schedule::ChosenNode& node : placement.nodes) open.members.push_back(node.id);
-      std::sort(open.members.begin(), open.members.end());
-      decision = std::move(open);
-    }
-    GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, co_await membership_.Propose(std::move(decision)));
-    if (!result.status.ok()) waiting[job.id] = std::string(result.status.message());
+    GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result,
+                            co_await membership_.Propose(*std::move(decision)));
+    if (result.status.ok()) continue;
+    waiting[job.id] = std::string(result.status.message());
+    refused_.insert(job.id);
   }
   waiting_ = std::move(waiting);
   co_return absl::OkStatus();
@@ -148,28 +193,33 @@ Task<absl::Status> Scheduler::PlacePending() {
 Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(call.job));
   if (job.phase != state::JobPhase::kRunning) {
-    co_return absl::FailedPreconditionError(absl::StrCat("job ", ToString(call.job), " is not running"));
+    co_return absl::FailedPreconditionError(
+        absl::StrCat("job ", ToString(call.job), " is not running"));
   }
-  if (std::find(job.members.begin(), job.members.end(), from) == job.members.end()) {
-    co_return absl::PermissionDeniedError(absl::StrCat("you are no member of job ", ToString(call.job)));
+  if (!Contains(job.members, from)) {
+    co_return absl::PermissionDeniedError(
+        absl::StrCat("you are no member of job ", ToString(call.job)));
   }
   if (call.current != job.epoch) co_return absl::OkStatus();  // somebody else asked first
-  GDF_CO_ASSIGN_OR_RETURN(config::JobSpec spec, config::ParseJobSpec(job.spec_yaml, ToString(job.id)));
+  GDF_CO_ASSIGN_OR_RETURN(config::JobSpec spec,
+                          config::ParseJobSpec(job.spec_yaml, ToString(job.id)));
 
-  wire::OpenEpoch open{job.id, job.epoch.next(), {}, {}, call.reason};
+  wire::OpenEpoch open{
+      job.id, job.epoch.next(), {}, {}, SafeText(call.reason, wire::kMaxTextBytes)};
   for (const NodeId& member : job.members) {
-    const bool lost = std::find(call.lost.begin(), call.lost.end(), member) != call.lost.end();
+    const bool lost = Contains(call.lost, member) && MayReport(job, from, member);
     if (!lost && membership_.IsOnline(member)) open.members.push_back(member);
   }
-  const auto has = [&](const NodeId& id) {
-    return std::find(open.members.begin(), open.members.end(), id) != open.members.end();
-  };
-  // Fewer than the job's minimum: the same epoch goes on when they are back, and ends the job when they are not.
+  // Fewer than the job's minimum: the same epoch goes on when they are back, and ends the job when
+  // they are not.
   if (open.members.empty() || static_cast<int64_t>(open.members.size()) < spec.nodes.min) {
-    co_return absl::UnavailableError(absl::StrCat("job ", ToString(job.id), " needs ", spec.nodes.min, " nodes and has ",
-                                                  open.members.size(), " left (", call.reason, ")"));
+    co_return absl::UnavailableError(
+        absl::StrCat("job ", ToString(job.id), " needs ", spec.nodes.min, " nodes and has ",
+                     open.members.size(), " left (", call.reason, ")"));
   }
-  open.lead = has(job.lead) ? job.lead : has(from) ? from : open.members.front();
+  open.lead = Contains(open.members, job.lead) ? job.lead
+              : Contains(open.members, from)   ? from
+                                               : open.members.front();
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
   co_return opened.status();
 }

@@ -1,10 +1,12 @@
-// The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members ask for, refuses
-// what no node can run. Decides with core/schedule and records with commands; keeps no state of its own beside the
-// reasons of waiting jobs. Method: jobs.request_epoch.
+// The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
+// ask for, refuses what no node can run. Decides with core/schedule and records with commands;
+// keeps no state of its own beside the reasons of waiting jobs. Method: jobs.request_epoch.
 #ifndef GDF_GDFD_JOBS_SCHEDULER_H_
 #define GDF_GDFD_JOBS_SCHEDULER_H_
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,11 +21,18 @@
 
 namespace gdf::jobs {
 
-// Where a job does not state its vocabulary it is known only once the data is read; the estimate takes this many ids.
+// Where a job does not state its vocabulary it is known only once the data is read; the estimate
+// takes this many ids.
 inline constexpr int64_t kAssumedVocab = 512;
 
-// What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape is in a model's folder.
+// What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape
+// is in a model's folder.
 schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes);
+
+// Where `job` would be placed now, as far as this node knows. Any node, on the executor.
+absl::StatusOr<schedule::Placement> Preview(state::State& state,
+                                            const membership::Membership& membership,
+                                            const schedule::JobRequest& job);
 
 // On the executor; on a coordinator only.
 class Scheduler {
@@ -32,24 +41,29 @@ class Scheduler {
   Scheduler(net::Transport& transport, state::State& state, membership::Membership& membership);
   ~Scheduler();
 
-  // Where `job` would be placed now.
-  absl::StatusOr<schedule::Placement> Preview(const schedule::JobRequest& job);
   // Why a pending job waits; empty when it is not known to.
   std::string WaitingFor(JobId job) const;
-  // As the method, for this node itself.
+  // What the method does, for this node itself: opens the epoch after call.current without the lost
+  // members and those that are offline. The lead's word counts about anybody, another member's
+  // about itself and the lead. OK also when a later epoch is open already; kUnavailable when fewer
+  // members than the job's minimum would be left.
   Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
 
  private:
   Task<void> Run();
   Task<absl::Status> PlacePending();
-  absl::StatusOr<std::vector<schedule::NodeOffer>> Offers();
+  // What to record about a pending job; nothing when it waits, with the reason in `waiting`.
+  absl::StatusOr<std::optional<wire::CommandBody>> Decide(const state::Job& job,
+                                                          std::string* waiting);
   Task<absl::StatusOr<Buffer>> ServeRequestEpoch(NodeId peer, Buffer request);
 
   net::Transport& transport_;
   state::State& state_;
   membership::Membership& membership_;
-  Channel<bool> wake_;
+  Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, std::string> waiting_;
+  std::set<JobId>
+      refused_;  // decisions that the state did not take: not repeated until a peer comes or goes
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;
   TaskScope tasks_;

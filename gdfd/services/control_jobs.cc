@@ -152,7 +152,7 @@ v1::Job ControlService::Describe(const state::Job& job) const {
   v1::Job out = ToProto(job);
   if (job.phase == state::JobPhase::kPending) {
     jobs::Scheduler* scheduler = node_.scheduler();
-    out.set_reason(scheduler ? scheduler->WaitingFor(job.id) : "waits for the coordinator to place it");
+    out.set_reason(scheduler ? scheduler->WaitingFor(job.id) : "waits for a coordinator to place it");
   }
   if (job.phase == state::JobPhase::kRunning) {
     if (const jobs::JobTask* task = node_.jobs.Find(job.id)) out.set_reason(task->progress().activity);
@@ -189,10 +189,9 @@ grpc::Status ControlService::Plan(grpc::ServerContext*, const v1::PlanRequest* r
   if (!shape.ok()) return ToGrpc(shape.status());
   StateMemory(*spec, *shape, request->data_bytes());
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
-    jobs::Scheduler* scheduler = node_.scheduler();
-    if (scheduler == nullptr) return absl::FailedPreconditionError("plan a job on a coordinator, which knows all nodes");
     GDF_ASSIGN_OR_RETURN(schedule::Placement placement,
-                         scheduler->Preview(jobs::MakeJobRequest(JobId{}, *spec, request->data_bytes())));
+                         jobs::Preview(node_.state, node_.membership,
+                                       jobs::MakeJobRequest(JobId{}, *spec, request->data_bytes())));
     const bool gpu = !placement.nodes.empty() && placement.nodes[0].gpu;
     const int64_t nodes = placement.nodes.empty() ? spec->nodes.max : static_cast<int64_t>(placement.nodes.size());
     const schedule::Cost cost = CostOf(*spec, *shape, request->data_bytes(), nodes, gpu);
@@ -251,11 +250,10 @@ grpc::Status ControlService::Submit(grpc::ServerContext*, const v1::SubmitReques
     node_.rng.Fill(absl::MakeSpan(random, 16));
     command.submit_token = HexEncode(absl::MakeConstSpan(random, 16));
   }
-  // A coordinator sees at once when no node will ever do.
+  // What no node will ever do is said at once.
   const std::string refused = bridge_.OnExecutor([&]() -> std::string {
-    jobs::Scheduler* scheduler = node_.scheduler();
-    if (scheduler == nullptr) return "";
-    absl::StatusOr<schedule::Placement> preview = scheduler->Preview(jobs::MakeJobRequest(JobId{}, *spec, total_bytes));
+    absl::StatusOr<schedule::Placement> preview =
+        jobs::Preview(node_.state, node_.membership, jobs::MakeJobRequest(JobId{}, *spec, total_bytes));
     return preview.ok() && preview->verdict == schedule::Verdict::kRefused ? preview->reason : "";
   });
   if (!refused.empty()) {
