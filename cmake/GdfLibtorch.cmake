@@ -23,5 +23,5 @@ target_compile_options(gdf_libtorch INTERFACE
   "SHELL:-idirafter ${GDF_LIBTORCH_DIR}/include/torch/csrc/api/include")
 target_link_libraries(gdf_libtorch INTERFACE ${GDF_LIBTORCH_DIR}/lib/libtorch_cpu.so ${GDF_LIBTORCH_DIR}/lib/libc10.so)
 # libcudart and libcupti, which libtorch_cpu.so names, are found by its own run path.
-target_link_options(gdf_libtorch INTERFACE -Wl,-rpath,${GDF_LIBTORCH_DIR}/lib -Wl,--allow-shlib-undefined)
+target_link_options(gdf_libtorch INTERFACE -Wl,--allow-shlib-undefined)
 set(GDF_LIBTORCH_CUDA_LIBS ${GDF_LIBTORCH_DIR}/lib/libtorch_cuda.so ${GDF_LIBTORCH_DIR}/lib/libc10_cuda.so)
