@@ -64,10 +64,9 @@ std::string MakeText() {
   return text;
 }
 
+constexpr char kModel[] = "{gpt2: {layers: 1, heads: 2, width: 16, context: 16}}";
 constexpr char kJobYaml[] = R"(name: tiny
 kind: train
-model:
-  gpt2: {layers: 1, heads: 2, width: 16, context: 16}
 data:
   text: [text.txt]
   tokenizer: byte
@@ -81,7 +80,7 @@ rounds:
   inner_steps: 5
   round_deadline: 60s
 nodes: {min: 1, max: 4}
-)";
+model: )";
 
 }  // namespace
 
@@ -236,7 +235,7 @@ Cluster::Cluster(int nodes, const std::string& config)
   address_ = absl::StrCat("127.", 1 + (pid >> 16) % 254, ".", (pid >> 8) & 255, ".",
                           1 + (pid & 255) % 254);
   WriteFile(text_file(), MakeText());
-  WriteFile(job_file(), kJobYaml);
+  SetModel(kModel);
   for (int i = 0; i < nodes; ++i) AddNode().Start();
   node(0).Ask({"network", "create", "test"});
   if (nodes == 1) return;
@@ -283,6 +282,8 @@ Node& Cluster::NodeWithId(const std::string& id) {
   FAIL("no running node has the id " << id);
   return *nodes_[0];
 }
+
+void Cluster::SetModel(const std::string& model) const { WriteFile(job_file(), kJobYaml + model + "\n"); }
 
 std::vector<std::string> Cluster::JobArguments(const JobOptions& options) const {
   const int max = options.nodes_max > 0 ? options.nodes_max : static_cast<int>(nodes_.size());

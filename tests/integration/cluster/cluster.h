@@ -107,6 +107,8 @@ class Cluster {
   void Join(Node& node, const std::string& role = "contributor");
   Node& NodeWithId(const std::string& id);
 
+  // Another value for `model` in job.yaml.
+  void SetModel(const std::string& model) const;
   // The arguments of `submit` and `plan` for such a job.
   std::vector<std::string> JobArguments(const JobOptions& options) const;
   // Its id. Exit code 0 is required.

@@ -1,19 +1,57 @@
 // One job on four nodes, from the submission to the exported weights.
-#include <signal.h>
-
 #include <cmath>
-#include <filesystem>
-#include <set>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
 
+#include "absl/strings/match.h"
 #include "tests/integration/cluster/cluster.h"
 
 namespace gdf::cluster {
 namespace {
 
+constexpr int kSteps = 5, kSequences = 4, kTokens = 16;  // of a round, a step, a sequence
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The job is over on this node: its worker has ended, what they shared is given back.
+void CheckReleased(const Node& node) {
+  node.AwaitStatus([](const Json& status) { return status["jobs_running"] == 0; });
+  for (const pid_t worker : node.Workers()) CHECK(AwaitEnd(worker));
+  CHECK(node.OpenMemfds() <= 0);
+}
+
+void CheckRound(const Json& round, size_t number, uint64_t nodes) {
+  INFO(round.dump());
+  CHECK(round["round"] == number);
+  CHECK(round["members"] == nodes);
+  CHECK(round["tokens"] == nodes * kSteps * kSequences * kTokens);
+  CHECK(round["loss"] > 0.0);
+  CHECK(round["loss"] < std::log(256.0) + 1);  // one of 256 bytes, guessed
+  CHECK(round["tokens_per_sec"] > 0.0);
+  CHECK(round["utilisation"] > 0.0);
+  CHECK(round["utilisation"] <= 1.0);
+  CHECK(round["bytes_sent"] > 0);
+  CHECK(round["bytes_received"] > 0);
+  CHECK(round["compute_seconds"] > 0.0);
+  CHECK(round["compress_seconds"] > 0.0);
+  CHECK(round["exchange_seconds"] > 0.0);
+  CHECK(round["aggregate_seconds"] > 0.0);
+  CHECK(round["digest"].get<std::string>().size() == 64);
+}
+
+}  // namespace
+
 TEST_CASE("four nodes train one model from the submission to the export") {
   Cluster cluster(4);
   std::vector<std::string> submit =
-      cluster.JobArguments({.rounds = 4, .nodes_min = 4, .arguments = {"--wait"}});
+      cluster.JobArguments({.rounds = 4, .inner_steps = kSteps, .nodes_min = 4, .arguments = {"--wait"}});
   submit.insert(submit.begin(), {"--json", "submit"});
   const CtlResult done = cluster.node(0).Ctl(submit);
   INFO(done.out << done.err);
@@ -23,27 +61,72 @@ TEST_CASE("four nodes train one model from the submission to the export") {
   CHECK(job["members"].size() == 4);
   CHECK(job["rounds_done"] == 4);
   CHECK(job["rounds_total"] == 4);
+  CHECK(job["steps_total"] == 4 * kSteps);
   const std::string id = job["id"];
 
-  const Json shown = cluster.node(1).Ask({"job", "show", id});
-  REQUIRE(shown["rounds"].size() == 4);
-  for (size_t i = 0; i < 4; ++i) {
-    const Json& round = shown["rounds"][i];
-    INFO(round.dump());
-    CHECK(round["round"] == i);
-    CHECK(round["members"] == 4);
-    CHECK(round["tokens"] == 4 * 5 * 4 * 16);  // nodes, steps, sequences, tokens
-    CHECK(round["loss"] > 0.0);
-    CHECK(round["loss"] < std::log(256.0) + 1);
-    CHECK(round["tokens_per_sec"] > 0.0);
-    CHECK(round["bytes_sent"] > 0);
-    CHECK(round["bytes_received"] > 0);
-    CHECK(round["compute_seconds"] > 0.0);
-    CHECK(round["exchange_seconds"] > 0.0);
-    CHECK(round["digest"].get<std::string>().size() == 64);
+  const Json listed = cluster.node(3).Ask({"job", "list"})["jobs"];
+  REQUIRE(listed.size() == 1);
+  CHECK(listed[0]["id"] == id);
+  CHECK(listed[0]["phase"] == "succeeded");
+
+  // The record of every round is the same on all nodes, and so are the parameters that each of them holds.
+  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  REQUIRE(rounds.size() == 4);
+  for (size_t i = 0; i < 4; ++i) CheckRound(rounds[i], i, 4);
+  CHECK(rounds[3]["validation_loss"] < rounds[0]["validation_loss"]);
+  std::string weights;
+  for (int i = 0; i < 4; ++i) {
+    const Node& node = cluster.node(i);
+    CheckReleased(node);
+    CHECK(node.Ask({"job", "show", id})["rounds"] == rounds);
+    const std::string folder = cluster.folder() + "/export-" + node.name();
+    const Json exported = node.Ask({"job", "export", id, folder});
+    CHECK(exported["files"].size() >= 2);
+    const std::string here = ReadFile(folder + "/model.safetensors");
+    REQUIRE_FALSE(here.empty());
+    if (i == 0) weights = here;
+    CHECK((here == weights));
   }
-  CHECK(shown["rounds"][3]["validation_loss"] < shown["rounds"][0]["validation_loss"]);
+
+  const Json text = cluster.node(2).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"});
+  CHECK(text["tokens"] == 8);
+  CheckReleased(cluster.node(2));
 }
 
-}  // namespace
+TEST_CASE("transformers computes the same loss and text from the export") {
+  const char* named = std::getenv("GDF_TEST_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  if (std::system((python + " -c 'import torch, transformers' >/dev/null 2>&1").c_str()) != 0) {
+    std::cerr << "skipped: " << python << " has no transformers; name one that has in GDF_TEST_PYTHON" << std::endl;
+    std::exit(77);
+  }
+  Cluster cluster(2);
+  const std::string model = GENERATE(
+      as<std::string>(), "{gpt2: {layers: 2, heads: 2, width: 16, context: 16, bias: false, activation: gelu}}",
+      "{llama: {layers: 2, heads: 4, kv_heads: 2, width: 32, ffn_width: 48, context: 16}}");
+  cluster.SetModel(model);
+  // All of the held-out part, so that the loss is that of many logits.
+  const std::string id = cluster.Submit(
+      cluster.node(0), {.rounds = 3, .nodes_min = 2, .set = {"rounds.validate_batches=0"}});
+  const Json job = JobLog(cluster.node(0), id).AwaitEnd();
+  REQUIRE(job["phase"] == "succeeded");
+  const std::string folder = cluster.folder() + "/export";
+  cluster.node(0).Ask({"job", "export", id, folder});
+  const Json text =
+      cluster.node(1).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "12", "--temperature", "0"});
+
+  const std::string result = cluster.folder() + "/result.json";
+  Process::Options check;
+  check.arguments = {"/usr/bin/env", python, std::string(GDF_SOURCE_DIR) + "/tests/integration/cluster/check_export.py",
+                     folder, cluster.text_file(), "0.1", std::to_string(kTokens), "the ", "12"};
+  check.error_file = cluster.folder() + "/python.err";
+  Process process(check);
+  const std::string out = process.ReadAll();
+  INFO(out << ReadFile(check.error_file));
+  REQUIRE(process.Wait() == 0);
+  const Json theirs = Json::parse(out);
+  CHECK(theirs["loss"].get<double>() == Approx(job["last_round"]["validation_loss"].get<double>()).epsilon(1e-5));
+  CHECK(theirs["text"] == text["text"]);
+}
+
 }  // namespace gdf::cluster
