@@ -1,0 +1,196 @@
+#include "tests/unit/jobs/job_network.h"
+
+namespace gdf::jobs {
+namespace {
+
+using absl::StatusCode;
+using trust::Role;
+using trust::RoleSet;
+
+using Opened = absl::StatusOr<std::shared_ptr<const Artifacts>>;
+
+TEST_CASE(
+    "A job is placed, trained and ends; its data goes, its parameters stay and go to those who may "
+    "have them") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  auto& owner = net.Add({Role::kSubmitter});
+  auto& admin = net.Add({Role::kAdmin});
+  const JobId id = net.Submit(owner, JobYaml("  count: 3\n"));
+  const Digest data = net.Job(id).inputs[0].manifest;
+  REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning; }));
+  auto& stranger = net.Add({Role::kContributor});  // came too late to be placed
+  CHECK(net.Job(id).members.size() == 3);
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+  CHECK(n2.chunks->PinnedBy("j1", data));
+  CHECK(owner.chunks->PinnedBy("j1", data));
+  REQUIRE(net.Finishes(id));
+  const state::Job job = net.Job(id);
+  INFO(job.reason);
+  REQUIRE(job.verdict == wire::Verdict::kSucceeded);
+  CHECK(job.rounds_done == 3);
+
+  // The inputs are pinned until the end of the job, not longer.
+  for (auto* node : {&n1, &n2, &n3, &owner}) {
+    REQUIRE(net.Comes([&] { return !node->chunks->PinnedBy("j1", data); }));
+  }
+  CHECK_FALSE(n2.files.Exists("/jobs/j1/inputs/data/data.txt"));
+  CHECK(n2.host->Find(id) == nullptr);
+
+  for (auto* node : {&n1, &n2, &n3, &owner, &admin}) {
+    REQUIRE(net.Comes([&] { return node->state->job(id)->phase == state::JobPhase::kFinished; }));
+    const Opened opened = net.Await(node->host->Open(id));
+    INFO(node->number << ": " << opened.status());
+    REQUIRE(opened.ok());
+    CHECK((*opened)->state->id.theta == job.theta);
+    CHECK((*opened)->state->id.round == RoundId{3});
+  }
+  REQUIRE(net.Comes([&] { return stranger.state->job(id)->phase == state::JobPhase::kFinished; }));
+  CHECK(Says(net.Await(stranger.host->Open(id)).status(), StatusCode::kPermissionDenied,
+             "only the job's owner"));
+  CHECK(net.Await(n1.host->Open(JobId{99})).status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("A job that is not kept leaves nothing on its nodes") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n", "  keep_model: false\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 1; }));
+  CHECK(n2.files.Exists("/jobs/j1/num_params"));
+  SECTION("when it succeeds") {
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+  }
+  SECTION("when it is cancelled") { REQUIRE(net.Do(n1, wire::CancelJob{id, "enough"}).ok()); }
+  for (auto* node : {&n1, &n2}) {
+    CHECK(net.Comes([&] {
+      return !node->files.Exists("/jobs/j1/num_params") && node->host->Find(id) == nullptr;
+    }));
+    CHECK(node->chunks->Owners().empty());
+  }
+}
+
+TEST_CASE("A job without a committed round has no parameters yet") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  CHECK(Says(net.Await(n1.host->Open(id)).status(), StatusCode::kNotFound, "no round is done"));
+}
+
+TEST_CASE(
+    "A lost member is left out and the job goes on; below its minimum it waits for who was lost") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  JobId id;
+  SECTION("left out") {
+    id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n"));
+    REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+    net.Crash(net.Job(id).lead == n3.id() ? n2 : n3);
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).members.size() == 2);
+    CHECK(net.Job(id).epoch > Epoch{1});
+  }
+  SECTION("the lead") {
+    id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n"));
+    REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+    const NodeId lead = net.Job(id).lead;
+    if (lead == net.coordinator().id()) return;  // the coordinator cannot be lost here
+    net.Crash(lead == n2.id() ? n2 : n3);
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).lead != lead);
+  }
+  SECTION("waited for") {
+    id = net.Submit(net.coordinator(), JobYaml("  count: 3\n"));
+    REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+    net.Crash(n3);
+    net.Pass(absl::Minutes(2));
+    CHECK(net.Job(id).phase == state::JobPhase::kRunning);
+    net.Start(n3);
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).members.size() == 3);
+  }
+  INFO(net.Job(id).reason);
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+  CHECK(net.Job(id).rounds_done == 3);
+}
+
+TEST_CASE("All nodes are killed and started again: the job goes on by itself") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kSubmitter, Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(n2, JobYaml("  count: 3\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+  for (auto* node : {&n1, &n2, &n3}) net.Crash(*node);
+  net.Pass(absl::Minutes(1));
+  for (auto* node : {&n3, &n1, &n2}) net.Start(*node);
+  REQUIRE(net.Finishes(id));
+  INFO(net.Job(id).reason);
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+  CHECK(net.Job(id).rounds_done == 3);
+}
+
+TEST_CASE("A worker that dies is started again, and given up after three times") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  int failures = 0;
+  int limit = 1;
+  JobNetwork::Node* failing = nullptr;
+  const auto fail = [&](std::string_view call, RoundId) {
+    if (call != "run" || failures >= limit) return absl::OkStatus();
+    ++failures;
+    return absl::UnavailableError("killed by SIGSEGV");
+  };
+  SECTION("once") {
+    const JobId id = net.Submit(net.coordinator(), JobYaml("  count: 3\n"));
+    REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning; }));
+    failing = net.Job(id).lead == n3.id() ? &n2 : &n3;
+    failing->fault = fail;
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+    CHECK(failing->workers == 2);
+    CHECK(net.HasEvent("starts again after: "));
+    CHECK(net.HasEvent("killed by SIGSEGV"));
+  }
+  SECTION("always, on a member: it is left out") {
+    limit = 1000;
+    const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n"));
+    REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning; }));
+    failing = net.Job(id).lead == n3.id() ? &n2 : &n3;
+    failing->fault = fail;
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+    CHECK(net.Job(id).members.size() == 2);
+    CHECK(failing->workers <= 3);
+  }
+  SECTION("always, everywhere: the job fails and says why") {
+    limit = 1000;
+    for (int n = 1; n <= 3; ++n) net.node(n).fault = fail;
+    const JobId id = net.Submit(net.coordinator(), JobYaml("  count: 3\n"));
+    REQUIRE(net.Finishes(id));
+    CHECK(net.Job(id).verdict == wire::Verdict::kFailed);
+    CHECK_FALSE(net.Job(id).reason.empty());
+  }
+}
+
+TEST_CASE("An input that nobody has ends in an event that names it") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(n1.chunks->Drop("j1").ok());
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kFailed);
+  CHECK(net.HasEvent("data: chunk"));
+  CHECK(n2.workers == 0);
+}
+
+}  // namespace
+}  // namespace gdf::jobs
