@@ -1,5 +1,7 @@
 #include "tests/sim/chaos.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "tests/sim/sim_job.h"
 
@@ -29,13 +31,26 @@ class Chaos {
   Chaos(SimJob& job, SeededRng& rng, const std::function<void(const std::string&)>& say)
       : job_(job), rng_(rng), say_(say) {}
 
-  // Faults come while a clean run would last, and a little longer.
-  void Plan(absl::Duration clean_run) {
+  // Faults come while a clean run would last and a little longer: some at any time, which is mostly in training, and
+  // some just before a message, which is where a protocol breaks.
+  void Plan(const JobOptions& options) {
+    const double rounds = static_cast<double>(options.rounds);
+    const absl::Duration round = static_cast<double>(options.inner_steps) * absl::Milliseconds(125) +
+                                 15 * options.network.max_delay;
+    const double peers = options.nodes - 1;
+    const double messages = rounds * peers * (3 * options.nodes + 8);
     const int faults = 1 + static_cast<int>(rng_.Below(8));
     for (int i = 0; i < faults; ++i) {
-      const absl::Duration at = 1.5 * clean_run * rng_.Unit();
-      job_.executor().PostAfter(at, [this] { Inflict(); });
+      const double at = 1.5 * rng_.Unit();
+      if (rng_.Below(3) == 0) {
+        job_.executor().PostAfter(at * rounds * round, [this] { Inflict(); });
+      } else {
+        at_messages_.insert(static_cast<uint64_t>(at * messages));
+      }
     }
+    job_.network().set_on_message([this](const SimMessage& message) {
+      if (at_messages_.count(message.number) > 0) Inflict();
+    });
     job_.executor().PostAfter(kFaultsEnd, [this] { UndoAll(); });
   }
 
@@ -114,6 +129,7 @@ class Chaos {
 
   SimJob& job_;
   SeededRng& rng_;
+  std::set<uint64_t> at_messages_;
   const std::function<void(const std::string&)>& say_;
 };
 
@@ -130,8 +146,7 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);
-  chaos.Plan(static_cast<double>(options.rounds) *
-             (static_cast<double>(options.inner_steps) * absl::Milliseconds(125) + 15 * options.network.max_delay));
+  chaos.Plan(options);
   job.Start();
   if (!job.RunToEnd()) return "the job did not end";
   // The one failure that these faults may cause: nobody who is left has a finite delta.
