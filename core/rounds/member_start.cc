@@ -102,6 +102,9 @@ Task<absl::Status> JobMember::Impl::Restore() {
     co_return initial;
   }
   state_ = std::move(loaded->committed);
+  if (state_->id.round.value > 0) {
+    Event(wire::Severity::kInfo, absl::StrCat("goes on from the checkpoint of round ", state_->id.round.value));
+  }
   commit_ = std::move(loaded->commit);
   if (loaded->prepared) {
     shadow_ = std::move(loaded->shadow);

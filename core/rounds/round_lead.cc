@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxAttempts = 8;      // exchanges of one round
 constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
 constexpr int kReportTries = 5;
+constexpr int kMaxBackoff = 6;       // a failed round is tried again after 1, 2, 4, ... 64 times the retry time
 constexpr uint32_t kAttemptBlock = 1024;  // attempts reserved by one write
 
 // The job cannot go on with these deltas, this disk or this state, or has waited as long as it may.
@@ -107,6 +108,7 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
       }(this, node, std::move(abort)));
     }
   }
+  const absl::Duration backoff = env_.timings.retry * (1 << std::min(failures_++, kMaxBackoff));
   if (!lost_.empty()) {
     member_.set_activity("asking for a new epoch");
     EpochRequest request{env_.job, epoch_.epoch, {}, std::string(why.message())};
@@ -116,10 +118,10 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
     }
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
     if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
-    co_await Sleep(env_.executor, asked.ok() ? env_.timings.epoch : env_.timings.retry);
+    co_await Sleep(env_.executor, asked.ok() ? env_.timings.epoch : backoff);
   } else {
     Log(LogLevel::kWarning, "round_failed", {{"job", ToString(env_.job)}, {"error", why}});
-    co_await Sleep(env_.executor, env_.timings.retry);
+    co_await Sleep(env_.executor, backoff);
   }
   const absl::Status entered = co_await EnterEpoch();
   co_return entered;
@@ -363,6 +365,7 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
     }
   }
   progress_at_ = Now();
+  failures_ = 0;
   position_ = commit.receipt.result;
   commit_ = std::move(commit);
   co_return absl::OkStatus();

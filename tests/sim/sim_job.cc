@@ -67,6 +67,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   Task<absl::Status> ReportJob(wire::ReportJob report) override {
     co_await Sleep(job_.executor_, job_.Delay());
     job_.Say(absl::StrCat("round ", report.round.value, " reported by node ", job_.IndexOf(self_)));
+    if (job_.on_report_) job_.on_report_(report);
     if (report.epoch == job_.epoch().epoch) job_.reports_.push_back(std::move(report));
     co_await Sleep(job_.executor_, job_.Delay());
     co_return absl::OkStatus();
@@ -114,6 +115,7 @@ SimWorkerOptions SimJob::WorkerOptions(const Node& node) const {
   options.num_params = options_.num_params;
   options.seed = seed_;
   options.node = node.id;
+  options.step_time = node.step_time;
   return options;
 }
 
@@ -195,7 +197,7 @@ Task<void> SimJob::RunNode(Node* node) {
     absl::Status end = co_await node->instance->member.Start();
     if (end.ok()) {
       const RoundId begins = node->instance->member.state()->id.round;
-      if (begins.value + 1 < node->seen.value) {
+      if (begins.value + static_cast<uint64_t>(options_.checkpoint_every) < node->seen.value) {
         absl::StrAppend(&violations_, "node ", node->id.Short(), " restarted at round ", begins.value,
                         " though it had committed round ", node->seen.value, "\n");
       }
@@ -299,6 +301,7 @@ void SimJob::Observe() {
     const checkpoint::OuterStatePtr state = node->instance->member.state();
     if (state == nullptr || state->id.round.value == 0) continue;
     node->seen = state->id.round;
+    if (may_roll_back_) continue;
     const auto [it, fresh] = seen_.emplace(state->id.round, state);
     if (!fresh && it->second->id.theta != state->id.theta) {
       absl::StrAppend(&violations_, "node ", node->id.Short(), " committed another result of round ",
@@ -342,6 +345,7 @@ std::string SimJob::Violations() {
     }
   }
   for (const wire::ReportJob& report : reports_) {
+    if (may_roll_back_) break;
     const auto it = all.find(report.round.next());
     if (it != all.end() && it->second.state->id.theta != report.theta) {
       absl::StrAppend(&violations_, "round ", report.round.value, " was reported with another result\n");

@@ -70,11 +70,17 @@ class SimJob {
 
   // What the worker of `node` fails with from now on; null: nothing.
   void set_worker_fault(int node, SimWorker::Fault fault) { nodes_[node]->worker_fault = std::move(fault); }
+  void set_step_time(int node, absl::Duration time) { nodes_[node]->step_time = time; }
   // Asked before each change of the node's disk.
   void set_disk_fault(int node, FaultyFiles::Before before) { nodes_[node]->files.set_before(std::move(before)); }
   MemoryFileSystem& disk(int node) { return nodes_[node]->disk; }
   // Crashes `node` at once as seen from outside, from within one of its own calls.
   void CrashFromWithin(int node);
+
+  // Told of each round that the coordinator hears of.
+  void set_on_report(std::function<void(const wire::ReportJob&)> hook) { on_report_ = std::move(hook); }
+  // A majority loses what it did not have to save: a round may be committed a second time, with another result.
+  void set_may_roll_back() { may_roll_back_ = true; }
 
   // Runs until the coordinator has the job's verdict and every node that is up has ended it. False after `limit`.
   bool RunToEnd(absl::Duration limit = absl::Hours(4));
@@ -107,6 +113,7 @@ class SimJob {
     MemoryFileSystem disk;
     FaultyFiles files;
     SimWorker::Fault worker_fault;
+    absl::Duration step_time = SimWorkerOptions{}.step_time;
     std::unique_ptr<SimTransport> transport;  // null while down
     std::unique_ptr<Instance> instance;
     std::unique_ptr<TaskScope> scope;
@@ -144,6 +151,8 @@ class SimJob {
   std::map<RoundId, checkpoint::OuterStatePtr> seen_;  // states that a node has shown as committed
   std::string violations_;
   std::function<void(const std::string&)> say_;
+  std::function<void(const wire::ReportJob&)> on_report_;
+  bool may_roll_back_ = false;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

@@ -1,0 +1,275 @@
+// One kind of trouble a case: what the job does about it, and what people are told.
+#include <catch2/catch.hpp>
+
+#include "tests/sim/sim_job.h"
+
+namespace gdf::sim {
+namespace {
+
+void CheckSucceeded(SimJob& job) {
+  REQUIRE(job.finished());
+  INFO(job.reason());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+}
+
+// The receipt of the round that takes θ_round on, from the disk of node 0.
+wire::Receipt ReceiptOf(SimJob& job, uint64_t round) {
+  return job.Committed(0).at(RoundId{round + 1}).commit->receipt;
+}
+
+TEST_CASE("a connection is reset just before each message: the job ends with all its nodes") {
+  JobOptions options;
+  options.rounds = 1;
+  options.inner_steps = 2;
+  options.num_params = 300;
+  for (uint64_t k = 1; k < 80; ++k) {
+    INFO("before message " << k);
+    SimJob job(21, options);
+    job.network().set_on_message([&](const SimMessage& message) {
+      if (message.number == k) job.network().Reset(message.from, message.to);
+    });
+    job.Start();
+    REQUIRE(job.RunToEnd());
+    CheckSucceeded(job);
+    CHECK(job.epoch().epoch == Epoch{1});
+  }
+}
+
+TEST_CASE("a process ends just before each change of its disk, and starts again") {
+  JobOptions options;
+  options.rounds = 2;
+  options.inner_steps = 2;
+  options.num_params = 300;
+  for (const int node : {0, 2}) {
+    bool crashed = true;
+    for (uint64_t k = 1; crashed; ++k) {
+      INFO("node " << node << ", before change " << k);
+      crashed = false;
+      SimJob job(22, options);
+      job.set_disk_fault(node, [&, changes = uint64_t{0}](std::string_view, const std::string&) mutable {
+        if (++changes < k || crashed) return absl::OkStatus();
+        crashed = true;
+        job.CrashFromWithin(node);
+        job.executor().PostAfter(absl::Seconds(2), [&job, node] { job.Restart(node); });
+        return absl::UnavailableError("this process has crashed");
+      });
+      job.Start();
+      REQUIRE(job.RunToEnd());
+      CheckSucceeded(job);
+      CHECK(job.epoch().epoch == Epoch{1});
+    }
+  }
+}
+
+TEST_CASE("of two nodes one is lost: the other goes on alone, soon") {
+  for (const int lost : {0, 1}) {
+    INFO("lost: node " << lost);
+    JobOptions options;
+    options.nodes = 2;
+    options.min_nodes = 1;
+    SimJob job(23, options);
+    job.network().set_on_message([&](const SimMessage& message) {
+      if (message.number == 20) job.Crash(lost);
+    });
+    job.Start();
+    REQUIRE(job.RunToEnd(absl::Minutes(2)));
+    CheckSucceeded(job);
+    CHECK(job.epoch().members == std::vector<NodeId>{job.id(1 - lost)});
+  }
+}
+
+TEST_CASE("fewer nodes than the job's minimum: it waits, and goes on when one is back") {
+  JobOptions options;
+  options.nodes = 2;
+  options.min_nodes = 2;
+  SimJob job(24, options);
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number == 20) {
+      job.Crash(1);
+      job.executor().PostAfter(absl::Minutes(5), [&job] { job.Restart(1); });
+    }
+  });
+  job.Start();
+  CHECK_FALSE(job.RunToEnd(absl::Minutes(4)));
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.epoch().epoch == Epoch{1});
+  CHECK(job.HasEvent("waiting for 2 members of epoch 1 (1 of 2 answer"));
+}
+
+TEST_CASE("fewer nodes than the minimum for good: the job fails and says who is missing") {
+  JobOptions options;
+  options.nodes = 2;
+  options.min_nodes = 2;
+  SimJob job(25, options);
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number == 20) job.Crash(1);
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd(absl::Hours(1)));
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  CHECK(job.reason().find("epoch 1 of j7 waited 10m") == 0);
+  CHECK(job.reason().find(job.id(1).Short()) != std::string::npos);
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("a lead is cut off from everybody: the others choose another; it cannot commit alone") {
+  SimJob job(26);
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number == 40) job.Isolate(0);
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.epoch().lead != job.id(0));
+  CHECK_FALSE(job.epoch().Has(job.id(0)));
+  CHECK(absl::IsAborted(*job.ended(0)));
+}
+
+TEST_CASE("two halves of four nodes: neither commits while they are apart") {
+  SimJob job(27);
+  absl::Duration apart_at;
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number != 40) return;
+    apart_at = job.executor().Monotonic();
+    for (const int a : {0, 1}) {
+      for (const int b : {2, 3}) job.network().Cut(job.id(a), job.id(b));
+    }
+    job.executor().PostAfter(absl::Seconds(20), [&] {
+      for (const int a : {0, 1}) {
+        for (const int b : {2, 3}) job.network().Heal(job.id(a), job.id(b));
+      }
+    });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+}
+
+TEST_CASE("a delta that is not finite is left out, its node stays") {
+  SimJob job(28);
+  bool once = false;
+  job.set_worker_fault(2, [&](std::string_view call, RoundId round) {
+    if (call != "run" || round.value != 1 || std::exchange(once, true)) return absl::OkStatus();
+    return absl::DataLossError("step 5: the loss is not finite");
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.epoch().epoch == Epoch{1});
+  CHECK(ReceiptOf(job, 0).contributions.size() == 4);
+  CHECK(ReceiptOf(job, 1).contributions.size() == 3);
+  CHECK_FALSE(ReceiptOf(job, 1).Contributed(job.id(2)));
+  CHECK(ReceiptOf(job, 2).contributions.size() == 4);
+  CHECK(job.HasEvent("round 1 is without the delta of node " + job.id(2).Short() + ": step 5: the loss is not finite"));
+}
+
+TEST_CASE("no delta is finite: the job fails and says why") {
+  SimJob job(29);
+  for (int node = 0; node < job.size(); ++node) {
+    job.set_worker_fault(node, [](std::string_view call, RoundId round) {
+      return call == "run" && round.value == 1 ? absl::DataLossError("the loss is not finite") : absl::OkStatus();
+    });
+  }
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  CHECK(job.reason().find("no member has a delta that can be used in round 1") == 0);
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("a worker that ended takes its node out of the job, not the job down") {
+  for (const int node : {0, 3}) {
+    INFO("node " << node);
+    SimJob job(30);
+    job.set_worker_fault(node, [](std::string_view call, RoundId round) {
+      return call == "run" && round.value == 1 ? absl::UnavailableError("killed by SIGKILL") : absl::OkStatus();
+    });
+    job.Start();
+    REQUIRE(job.RunToEnd());
+    CheckSucceeded(job);
+    CHECK_FALSE(job.epoch().Has(job.id(node)));
+    CHECK(job.HasEvent("this node leaves the job: killed by SIGKILL"));
+  }
+}
+
+TEST_CASE("a node slower than the round's deadline is left out") {
+  JobOptions options;
+  options.round_deadline = absl::Seconds(20);
+  SimJob job(31, options);
+  job.set_step_time(1, absl::Seconds(30));
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK_FALSE(job.epoch().Has(job.id(1)));
+}
+
+TEST_CASE("a full disk of one member: the others commit, and people are told") {
+  SimJob job(32);
+  job.set_disk_fault(1, [](std::string_view change, const std::string& path) {
+    const bool full = change == "append" && path.find("state-0000000000000002") != std::string::npos;
+    return full ? absl::ResourceExhaustedError("cannot write " + path + ": the disk is full") : absl::OkStatus();
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.HasEvent("cannot save the result of round 1 and so not sign it: cannot write"));
+}
+
+TEST_CASE("full disks everywhere: the job fails within bounds and says why") {
+  SimJob job(33);
+  for (int node = 0; node < job.size(); ++node) {
+    job.set_disk_fault(node, [](std::string_view change, const std::string& path) {
+      const bool full = change == "append" && path.find("state-0000000000000002") != std::string::npos;
+      return full ? absl::ResourceExhaustedError("cannot write " + path + ": the disk is full") : absl::OkStatus();
+    });
+  }
+  job.Start();
+  REQUIRE(job.RunToEnd(absl::Hours(1)));
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  CHECK(job.reason().find("no round was committed for") == 0);
+  CHECK(job.reason().find("the disk is full") != std::string::npos);
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("rounds between checkpoints: after a crash of all nodes the job goes on from the last one") {
+  JobOptions options;
+  options.rounds = 6;
+  options.checkpoint_every = 4;
+  SimJob job(34, options);
+  bool down = false;
+  job.set_on_report([&](const wire::ReportJob& report) {
+    if (report.round.value != 4 || std::exchange(down, true)) return;  // θ_5 is held, θ_4 is on disk
+    job.executor().Post([&job] {
+      for (int node = 0; node < job.size(); ++node) {
+        job.Crash(node);
+        job.executor().PostAfter(absl::Seconds(1), [&job, node] { job.Restart(node); });
+      }
+    });
+  });
+  job.set_may_roll_back();
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.HasEvent("goes on from the checkpoint of round 4"));
+  for (int node = 0; node < job.size(); ++node) {
+    CHECK(job.Committed(node).rbegin()->first == RoundId{6});
+  }
+}
+
+TEST_CASE("a restarted node has its inner state back") {
+  SimJob job(35);
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number != 150) return;
+    job.Crash(2);
+    job.executor().PostAfter(absl::Seconds(1), [&job] { job.Restart(2); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK_FALSE(job.HasEvent("is lost"));
+}
+
+}  // namespace
+}  // namespace gdf::sim
