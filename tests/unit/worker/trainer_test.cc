@@ -47,6 +47,18 @@ TEST_CASE("training learns") {
   CHECK(ValueOf(trainer->Evaluate(0)).loss < 0.5 * before);
 }
 
+// bfloat16 rounds the products only; parameters, moments and sums stay float32.
+TEST_CASE("bf16 training learns as float32 does") {
+  TrainerOptions options = TinyRun(Shape(), Train(), Valid());
+  const auto full = Start(options);
+  options.model.bf16 = true;
+  options.model.recompute = true;
+  const auto half = Start(options);
+  ValueOf(full->RunSteps(200));
+  ValueOf(half->RunSteps(200));
+  CHECK(ValueOf(half->Evaluate(0)).loss == Approx(ValueOf(full->Evaluate(0)).loss).margin(0.1));
+}
+
 TEST_CASE("equal runs give equal bits") {
   TrainerOptions options = TinyRun(Shape(), Train(), Valid());
   options.model.threads = 2;
