@@ -100,12 +100,7 @@ absl::Status Restore(const std::string& file, const std::string& state_dir) {
   GDF_ASSIGN_OR_RETURN(std::string archive, files.Read(file, 2 << 20));
   const char* passphrase = std::getenv("GDF_PASSPHRASE");
   if (passphrase == nullptr) return absl::InvalidArgumentError("put the backup's passphrase into GDF_PASSPHRASE");
-  GDF_ASSIGN_OR_RETURN(services::Backup backup, services::OpenBackup(archive, passphrase));
-  GDF_RETURN_IF_ERROR(files.MakeFolders(state_dir, 0700));
-  if (files.Exists(state_dir + "/node.key")) {
-    return absl::AlreadyExistsError(state_dir + "/node.key exists; a restore does not overwrite a key");
-  }
-  return backup.key.Save(files, state_dir + "/node.key");
+  return services::RestoreBackup(files, archive, passphrase, state_dir);
 }
 
 int Fail(const absl::Status& status) {

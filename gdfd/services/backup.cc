@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 
 namespace gdf::services {
 namespace {
@@ -26,15 +27,18 @@ bool Stretch(std::string_view passphrase, const uint8_t* salt, AeadKey* key) {
                        crypto_pwhash_ALG_ARGON2ID13) == 0;
 }
 
-const uint8_t* Raw(const std::string& s, size_t at = 0) { return reinterpret_cast<const uint8_t*>(s.data()) + at; }
+const uint8_t* Raw(const std::string& s, size_t at = 0) {
+  return reinterpret_cast<const uint8_t*>(s.data()) + at;
+}
 uint8_t* Raw(std::string& s, size_t at = 0) { return reinterpret_cast<uint8_t*>(s.data()) + at; }
 
 }  // namespace
 
-absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_view genesis, std::string_view passphrase,
-                                       Rng& rng) {
+absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_view genesis,
+                                       std::string_view passphrase, Rng& rng) {
   if (passphrase.size() < kMinPassphraseBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the passphrase needs at least ", kMinPassphraseBytes, " characters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the passphrase needs at least ", kMinPassphraseBytes, " characters"));
   }
   const absl::Span<const uint8_t> seed = key.private_seed();
   std::string plain(reinterpret_cast<const char*>(seed.data()), seed.size());
@@ -47,8 +51,9 @@ absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_vi
     return absl::ResourceExhaustedError("no memory to stretch the passphrase (64 MiB)");
   }
   unsigned long long sealed = 0;  // NOLINT: libsodium's type
-  crypto_aead_xchacha20poly1305_ietf_encrypt(Raw(archive, kHeaderBytes), &sealed, Raw(plain), plain.size(), Raw(archive),
-                                             kHeaderBytes, nullptr, Raw(archive, kMagic.size() + kSaltBytes), aead.data());
+  crypto_aead_xchacha20poly1305_ietf_encrypt(Raw(archive, kHeaderBytes), &sealed, Raw(plain),
+                                             plain.size(), Raw(archive), kHeaderBytes, nullptr,
+                                             Raw(archive, kMagic.size() + kSaltBytes), aead.data());
   sodium_memzero(aead.data(), aead.size());
   sodium_memzero(plain.data(), plain.size());
   return archive;
@@ -56,8 +61,8 @@ absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_vi
 
 absl::StatusOr<Backup> OpenBackup(std::string_view archive, std::string_view passphrase) {
   const std::string bytes(archive);
-  if (bytes.size() < kHeaderBytes + trust::NodeKey::kSeedBytes + kTagBytes || bytes.size() > kMaxArchiveBytes ||
-      archive.substr(0, kMagic.size()) != kMagic) {
+  if (bytes.size() < kHeaderBytes + trust::NodeKey::kSeedBytes + kTagBytes ||
+      bytes.size() > kMaxArchiveBytes || archive.substr(0, kMagic.size()) != kMagic) {
     return absl::InvalidArgumentError("this is no gdf backup");
   }
   AeadKey aead;
@@ -67,8 +72,8 @@ absl::StatusOr<Backup> OpenBackup(std::string_view archive, std::string_view pas
   std::string plain(bytes.size() - kHeaderBytes - kTagBytes, '\0');
   unsigned long long opened = 0;  // NOLINT: libsodium's type
   const int rc = crypto_aead_xchacha20poly1305_ietf_decrypt(
-      Raw(plain), &opened, nullptr, Raw(bytes, kHeaderBytes), bytes.size() - kHeaderBytes, Raw(bytes), kHeaderBytes,
-      Raw(bytes, kMagic.size() + kSaltBytes), aead.data());
+      Raw(plain), &opened, nullptr, Raw(bytes, kHeaderBytes), bytes.size() - kHeaderBytes,
+      Raw(bytes), kHeaderBytes, Raw(bytes, kMagic.size() + kSaltBytes), aead.data());
   sodium_memzero(aead.data(), aead.size());
   if (rc != 0) return absl::PermissionDeniedError("wrong passphrase, or the backup was changed");
   trust::NodeKey::Seed seed;
@@ -77,6 +82,16 @@ absl::StatusOr<Backup> OpenBackup(std::string_view archive, std::string_view pas
   sodium_memzero(seed.data(), seed.size());
   sodium_memzero(plain.data(), plain.size());
   return backup;
+}
+
+absl::Status RestoreBackup(FileSystem& files, std::string_view archive, std::string_view passphrase,
+                           const std::string& state_dir) {
+  GDF_ASSIGN_OR_RETURN(Backup backup, OpenBackup(archive, passphrase));
+  const std::string path = state_dir + "/node.key";
+  if (files.Exists(path))
+    return absl::AlreadyExistsError(path + " exists; a restore does not overwrite a key");
+  GDF_RETURN_IF_ERROR(files.MakeFolders(state_dir, 0700));
+  return backup.key.Save(files, path);
 }
 
 }  // namespace gdf::services

@@ -1,8 +1,11 @@
-// From gRPC's threads to the protocol thread and back: runs a coroutine on the executor and waits for its result.
+// From gRPC's threads to the protocol thread and back: runs a coroutine on the executor and waits
+// for its result.
 #ifndef GDF_GDFD_SERVICES_BRIDGE_H_
 #define GDF_GDFD_SERVICES_BRIDGE_H_
 
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -11,7 +14,8 @@
 
 namespace gdf::services {
 
-// Any thread but the executor's may call Await. Must be destroyed on the executor's thread, when nobody is waiting.
+// Any thread but the executor's may call Await. Must be destroyed on the executor's thread, when
+// nobody is waiting.
 class Bridge {
  public:
   explicit Bridge(Executor& executor) : executor_(executor), tasks_(executor) {}
@@ -20,19 +24,26 @@ class Bridge {
   template <typename T, typename Make>
   T Await(Make make) {
     auto call = std::make_shared<Pending<T>>();
-    executor_.Post([this, call, make = std::move(make)]() mutable { tasks_.Spawn(Run(call, make())); });
+    executor_.Post(
+        [this, call, make = std::move(make)]() mutable { tasks_.Spawn(Run(call, make())); });
     call->done.WaitForNotification();
     return *std::move(call->result);
   }
-  // Starts a Task<void> there and does not wait. It ends with the bridge at the latest.
+  // Starts a Task<void> there and does not wait. It ends with what is returned at the latest, which
+  // must be let go on another thread than the executor's, before the bridge.
   template <typename Make>
-  void Start(Make make) {
-    absl::Notification started;
-    executor_.Post([&] {
-      tasks_.Spawn(make());
-      started.Notify();
+  std::shared_ptr<TaskScope> Start(Make make) {
+    TaskScope* scope = OnExecutor([this, &make] {
+      auto* started = new TaskScope(executor_);
+      started->Spawn(make());
+      return started;
     });
-    started.WaitForNotification();
+    return std::shared_ptr<TaskScope>(scope, [this](TaskScope* ended) {
+      OnExecutor([ended] {
+        delete ended;
+        return true;
+      });
+    });
   }
   // Runs a plain function there and blocks until it has returned.
   template <typename Function, typename T = std::invoke_result_t<Function>>

@@ -15,17 +15,21 @@ namespace v1 = control::v1;
 absl::Status ControlService::CheckOperator(const char* what) const {
   if (rights_ == Rights::kOperator) return absl::OkStatus();
   const std::string& group = node_.config.operator_group;
-  return absl::PermissionDeniedError(absl::StrCat(
-      "you may look but not ", what, ": be the user that gdfd runs as, root",
-      group.empty() ? std::string(", or set operator_group in gdfd.yaml") : absl::StrCat(", or in the group ", group)));
+  return absl::PermissionDeniedError(
+      absl::StrCat("you may look but not ", what, ": be the user that gdfd runs as, root",
+                   group.empty() ? std::string(", or set operator_group in gdfd.yaml")
+                                 : absl::StrCat(", or in the group ", group)));
 }
 
 absl::StatusOr<wire::CommandResult> ControlService::Propose(wire::CommandBody body) {
   return bridge_.Await<absl::StatusOr<wire::CommandResult>>(
-      [this, body = std::move(body)]() mutable { return node_.membership.ProposeChecked(std::move(body)); });
+      [this, body = std::move(body)]() mutable {
+        return node_.membership.ProposeChecked(std::move(body));
+      });
 }
 
-grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) {
+grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusRequest*,
+                                    v1::StatusReply* reply) {
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     reply->set_version(kVersion);
     const NodeId self = node_.transport.self();
@@ -47,7 +51,8 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     reply->set_coordinator(node_.membership.coordinator());
     reply->set_coordinator_connected(node_.membership.connected());
     if (!node_.membership.connected() && !node_.membership.last_error().ok()) {
-      reply->add_warnings(absl::StrCat("no coordinator: ", node_.membership.last_error().message()));
+      reply->add_warnings(
+          absl::StrCat("no coordinator: ", node_.membership.last_error().message()));
     }
     reply->set_log_index(node_.state.last_applied());
     GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
@@ -57,8 +62,9 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
         reply->set_node_name(member.profile.name);
         reply->set_roles(member.roles.ToString());
         if (member.status != state::MemberStatus::kActive) {
-          reply->add_warnings(absl::StrCat("this node was ", ToAbsl(state::ToString(member.status)), " by the network",
-                                           member.reason.empty() ? "" : ": ", member.reason));
+          reply->add_warnings(absl::StrCat("this node was ", ToAbsl(state::ToString(member.status)),
+                                           " by the network", member.reason.empty() ? "" : ": ",
+                                           member.reason));
         }
       }
       if (member.status != state::MemberStatus::kActive) continue;
@@ -69,7 +75,8 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     }
     GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, node_.state.jobs());
     for (const state::Job& job : jobs) {
-      if (job.phase == state::JobPhase::kPending) reply->set_jobs_pending(reply->jobs_pending() + 1);
+      if (job.phase == state::JobPhase::kPending)
+        reply->set_jobs_pending(reply->jobs_pending() + 1);
       if (job.phase != state::JobPhase::kRunning) continue;
       reply->set_jobs_running(reply->jobs_running() + 1);
       *reply->add_running() = Describe(job);
@@ -78,9 +85,11 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
   }));
 }
 
-grpc::Status ControlService::CreateNetwork(grpc::ServerContext*, const v1::CreateNetworkRequest* request,
+grpc::Status ControlService::CreateNetwork(grpc::ServerContext*,
+                                           const v1::CreateNetworkRequest* request,
                                            v1::CreateNetworkReply* reply) {
-  if (absl::Status allowed = CheckOperator("create a network"); !allowed.ok()) return ToGrpc(allowed);
+  if (absl::Status allowed = CheckOperator("create a network"); !allowed.ok())
+    return ToGrpc(allowed);
   absl::StatusOr<NetworkId> id = bridge_.OnExecutor([&] {
     absl::StatusOr<NetworkId> founded = node_.membership.Found(request->name());
     if (founded.ok()) node_.on_founded();
@@ -90,7 +99,8 @@ grpc::Status ControlService::CreateNetwork(grpc::ServerContext*, const v1::Creat
   return ToGrpc(id.status());
 }
 
-grpc::Status ControlService::Join(grpc::ServerContext*, const v1::JoinRequest* request, v1::JoinReply* reply) {
+grpc::Status ControlService::Join(grpc::ServerContext*, const v1::JoinRequest* request,
+                                  v1::JoinReply* reply) {
   if (absl::Status allowed = CheckOperator("join a network"); !allowed.ok()) return ToGrpc(allowed);
   absl::StatusOr<trust::Invite> invite = trust::Invite::Parse(request->invite());
   if (!invite.ok()) return ToGrpc(invite.status());
@@ -108,12 +118,15 @@ grpc::Status ControlService::Join(grpc::ServerContext*, const v1::JoinRequest* r
 }
 
 grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) {
-  if (absl::Status allowed = CheckOperator("leave the network"); !allowed.ok()) return ToGrpc(allowed);
+  if (absl::Status allowed = CheckOperator("leave the network"); !allowed.ok())
+    return ToGrpc(allowed);
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
-    if (!node_.state.has_network()) return absl::FailedPreconditionError("this node is in no network");
+    if (!node_.state.has_network())
+      return absl::FailedPreconditionError("this node is in no network");
     if (node_.membership.coordinator()) {
-      return absl::FailedPreconditionError("this node is the network's coordinator: without it the network ends. To end it, "
-                                           "stop gdfd and remove its state folder");
+      return absl::FailedPreconditionError(
+          "this node is the network's coordinator: without it the network ends. To end it, "
+          "stop gdfd and remove its state folder");
     }
     GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/leave", ""));
     node_.restart("leaving the network");
@@ -121,19 +134,23 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
   }));
 }
 
-grpc::Status ControlService::CreateInvite(grpc::ServerContext*, const v1::CreateInviteRequest* request,
+grpc::Status ControlService::CreateInvite(grpc::ServerContext*,
+                                          const v1::CreateInviteRequest* request,
                                           v1::CreateInviteReply* reply) {
-  if (absl::Status allowed = CheckOperator("create an invite"); !allowed.ok()) return ToGrpc(allowed);
+  if (absl::Status allowed = CheckOperator("create an invite"); !allowed.ok())
+    return ToGrpc(allowed);
   absl::StatusOr<trust::RoleSet> roles = trust::RoleSet::Parse(request->roles());
   if (!roles.ok()) return ToGrpc(roles.status());
-  if (request->ttl_seconds() <= 0) return ToGrpc(absl::InvalidArgumentError("the time to live must be positive"));
+  if (request->ttl_seconds() <= 0)
+    return ToGrpc(absl::InvalidArgumentError("the time to live must be positive"));
   trust::Invite invite;
   const absl::Status filled = bridge_.OnExecutor([&]() -> absl::Status {
     GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
     invite.Randomize(node_.rng);
     invite.network = network.id;
     invite.roles = *roles;
-    invite.expires_unix_ms = absl::ToUnixMillis(node_.executor.clock().Now()) + request->ttl_seconds() * 1000;
+    invite.expires_unix_ms =
+        absl::ToUnixMillis(node_.executor.clock().Now()) + request->ttl_seconds() * 1000;
     for (const NodeId& id : network.coordinators) {
       GDF_ASSIGN_OR_RETURN(state::Member coordinator, node_.state.member(id));
       std::vector<std::string> addresses = coordinator.profile.addresses;
@@ -142,7 +159,8 @@ grpc::Status ControlService::CreateInvite(grpc::ServerContext*, const v1::Create
     }
     if (invite.coordinators.empty()) {
       return absl::FailedPreconditionError(
-          "no coordinator has an address that others can dial; start gdfd with --advertise HOST:PORT on it");
+          "no coordinator has an address that others can dial; start gdfd with --advertise "
+          "HOST:PORT on it");
     }
     return absl::OkStatus();
   });
@@ -175,15 +193,18 @@ grpc::Status ControlService::ListInvites(grpc::ServerContext*, const v1::ListInv
   }));
 }
 
-grpc::Status ControlService::RevokeInvite(grpc::ServerContext*, const v1::RevokeInviteRequest* request,
+grpc::Status ControlService::RevokeInvite(grpc::ServerContext*,
+                                          const v1::RevokeInviteRequest* request,
                                           v1::RevokeInviteReply*) {
-  if (absl::Status allowed = CheckOperator("revoke an invite"); !allowed.ok()) return ToGrpc(allowed);
+  if (absl::Status allowed = CheckOperator("revoke an invite"); !allowed.ok())
+    return ToGrpc(allowed);
   absl::StatusOr<trust::InviteId> id = trust::ParseInviteId(request->id());
   if (!id.ok()) return ToGrpc(id.status());
   return ToGrpc(Propose(wire::RevokeInvite{*id}).status());
 }
 
-grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*, v1::ListNodesReply* reply) {
+grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+                                       v1::ListNodesReply* reply) {
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
     const std::vector<NodeId> online = node_.membership.Online();
@@ -204,34 +225,43 @@ grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodes
 grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNodeRequest* request,
                                         v1::ChangeNodeReply*) {
   if (absl::Status allowed = CheckOperator("change members"); !allowed.ok()) return ToGrpc(allowed);
-  absl::StatusOr<state::Member> member = bridge_.OnExecutor([&] { return node_.state.FindMember(request->node()); });
+  absl::StatusOr<state::Member> member =
+      bridge_.OnExecutor([&] { return node_.state.FindMember(request->node()); });
   if (!member.ok()) return ToGrpc(member.status());
   switch (request->change()) {
-    case v1::ChangeNodeRequest::CHANGE_REMOVE: return ToGrpc(Propose(wire::RemoveNode{member->id, ""}).status());
-    case v1::ChangeNodeRequest::CHANGE_BAN: return ToGrpc(Propose(wire::BanNode{member->id, ""}).status());
-    case v1::ChangeNodeRequest::CHANGE_UNBAN: return ToGrpc(Propose(wire::UnbanNode{member->id}).status());
+    case v1::ChangeNodeRequest::CHANGE_REMOVE:
+      return ToGrpc(Propose(wire::RemoveNode{member->id, ""}).status());
+    case v1::ChangeNodeRequest::CHANGE_BAN:
+      return ToGrpc(Propose(wire::BanNode{member->id, ""}).status());
+    case v1::ChangeNodeRequest::CHANGE_UNBAN:
+      return ToGrpc(Propose(wire::UnbanNode{member->id}).status());
     case v1::ChangeNodeRequest::CHANGE_ROLE: {
       absl::StatusOr<trust::RoleSet> roles = trust::RoleSet::Parse(request->roles());
       if (!roles.ok()) return ToGrpc(roles.status());
       return ToGrpc(Propose(wire::SetRole{member->id, roles->bits()}).status());
     }
-    default: return ToGrpc(absl::InvalidArgumentError("no change is named"));
+    default:
+      return ToGrpc(absl::InvalidArgumentError("no change is named"));
   }
 }
 
-grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKeyRequest*, v1::RotateKeyReply* reply) {
-  if (absl::Status allowed = CheckOperator("replace this node's key"); !allowed.ok()) return ToGrpc(allowed);
-  // Order: the new key is on disk before the network knows it, and takes over after; a crash between leaves next.key,
-  // which the next start adopts when the network knows it.
+grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKeyRequest*,
+                                       v1::RotateKeyReply* reply) {
+  if (absl::Status allowed = CheckOperator("replace this node's key"); !allowed.ok())
+    return ToGrpc(allowed);
+  // Order: the new key is on disk before the network knows it, and takes over after; a crash
+  // between leaves next.key, which the next start adopts when the network knows it.
   const std::string next_path = node_.state_dir + "/next.key";
   absl::StatusOr<trust::NodeKey> next = bridge_.OnExecutor([&]() -> absl::StatusOr<trust::NodeKey> {
-    if (!node_.state.has_network()) return absl::FailedPreconditionError("this node is in no network");
+    if (!node_.state.has_network())
+      return absl::FailedPreconditionError("this node is in no network");
     return trust::NodeKey::LoadOrCreate(node_.files, next_path, node_.rng);
   });
   if (!next.ok()) return ToGrpc(next.status());
   absl::StatusOr<std::string> record = bridge_.OnExecutor([&]() -> absl::StatusOr<std::string> {
     GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
-    return trust::KeyRotation::Make(network.id, node_.key, *next, absl::ToUnixMillis(node_.executor.clock().Now()));
+    return trust::KeyRotation::Make(network.id, node_.key, *next,
+                                    absl::ToUnixMillis(node_.executor.clock().Now()));
   });
   if (!record.ok()) return ToGrpc(record.status());
   absl::StatusOr<wire::CommandResult> recorded = Propose(wire::RotateKey{*record});
@@ -243,8 +273,10 @@ grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKey
   }));
 }
 
-grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupRequest* request, v1::BackupReply* reply) {
-  if (absl::Status allowed = CheckOperator("back up the key"); !allowed.ok()) return ToGrpc(allowed);
+grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupRequest* request,
+                                    v1::BackupReply* reply) {
+  if (absl::Status allowed = CheckOperator("back up the key"); !allowed.ok())
+    return ToGrpc(allowed);
   std::string genesis;
   const absl::Status read = bridge_.OnExecutor([&]() -> absl::Status {
     if (!node_.state.has_network()) return absl::OkStatus();
@@ -253,7 +285,8 @@ grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupReques
     return absl::OkStatus();
   });
   if (!read.ok()) return ToGrpc(read);
-  absl::StatusOr<std::string> sealed = SealBackup(node_.key, genesis, request->passphrase(), node_.rng);
+  absl::StatusOr<std::string> sealed =
+      SealBackup(node_.key, genesis, request->passphrase(), node_.rng);
   if (sealed.ok()) reply->set_archive(*std::move(sealed));
   return ToGrpc(sealed.status());
 }

@@ -26,7 +26,10 @@
 namespace gdf::services {
 namespace {
 
-constexpr int kMaxThreads = 64;  // of all control servers: calls that wait at the same time
+// Calls that wait at the same time; onlookers have their own, so that they cannot keep operators
+// out.
+constexpr int kOperatorThreads = 48;
+constexpr int kOnlookerThreads = 16;
 constexpr int kBacklog = 64;
 constexpr std::chrono::seconds kShutdownPatience{2};
 
@@ -34,12 +37,14 @@ absl::StatusOr<int> ListenUnix(FileSystem& files, const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("control socket path '", path, "' has ", path.size(),
-                                                   " characters, at most ", sizeof(address.sun_path) - 1, " fit"));
+    return absl::InvalidArgumentError(absl::StrCat("control socket path '", path, "' has ",
+                                                   path.size(), " characters, at most ",
+                                                   sizeof(address.sun_path) - 1, " fit"));
   }
   path.copy(address.sun_path, path.size());
   const size_t slash = path.rfind('/');
-  if (slash != std::string::npos && slash > 0) GDF_RETURN_IF_ERROR(files.MakeFolders(path.substr(0, slash), 0755));
+  if (slash != std::string::npos && slash > 0)
+    GDF_RETURN_IF_ERROR(files.MakeFolders(path.substr(0, slash), 0755));
   unlink(path.c_str());  // ours: the state folder's lock is held
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return ErrnoToStatus(errno, "make the socket", path);
@@ -68,7 +73,9 @@ bool InGroup(uid_t uid, gid_t primary, gid_t group) {
 class ControlServer::Impl {
  public:
   explicit Impl(Node& node)
-      : node_(node), bridge_(std::make_unique<Bridge>(node.executor)), full_(node, *bridge_, Rights::kOperator),
+      : node_(node),
+        bridge_(std::make_unique<Bridge>(node.executor)),
+        full_(node, *bridge_, Rights::kOperator),
         read_only_(node, *bridge_, Rights::kReadOnly) {}
 
   ~Impl() {
@@ -82,28 +89,36 @@ class ControlServer::Impl {
     if (!config.operator_group.empty()) {
       const group* found = getgrnam(config.operator_group.c_str());
       if (found == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat("operator_group: no group '", config.operator_group, "' here"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("operator_group: no group '", config.operator_group, "' here"));
       }
       operator_group_ = found->gr_gid;
     }
     GDF_ASSIGN_OR_RETURN(listen_fd_, ListenUnix(node_.files, config.control_socket));
     stop_fd_ = eventfd(0, EFD_CLOEXEC);
-    grpc::ResourceQuota quota("control");
-    quota.SetMaxThreads(kMaxThreads);
+    grpc::ResourceQuota quota("operators");
+    quota.SetMaxThreads(kOperatorThreads);
     operators_ = Build(full_, quota, nullptr);
-    onlookers_ = Build(read_only_, quota, nullptr);
+    grpc::ResourceQuota onlookers("onlookers");
+    onlookers.SetMaxThreads(kOnlookerThreads);
+    onlookers_ = Build(read_only_, onlookers, nullptr);
     if (config.remote_control.listen) {
-      GDF_ASSIGN_OR_RETURN(net::CertificatePem mine, net::MakeCertificatePem(node_.key.private_seed()));
-      GDF_ASSIGN_OR_RETURN(std::string clients, node_.files.Read(config.remote_control.client_certificates));
-      grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+      GDF_ASSIGN_OR_RETURN(net::CertificatePem mine,
+                           net::MakeCertificatePem(node_.key.private_seed()));
+      GDF_ASSIGN_OR_RETURN(std::string clients,
+                           node_.files.Read(config.remote_control.client_certificates));
+      grpc::SslServerCredentialsOptions tls(
+          GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
       tls.pem_root_certs = clients;
       tls.pem_key_cert_pairs.push_back({mine.private_key, mine.certificate});
       // What a remote caller pins.
-      GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/control-cert.pem", mine.certificate, 0644));
+      GDF_RETURN_IF_ERROR(
+          node_.files.WriteAtomic(node_.state_dir + "/control-cert.pem", mine.certificate, 0644));
       remote_ = Build(full_, quota, grpc::SslServerCredentials(tls));
       if (remote_ == nullptr) {
-        return absl::UnavailableError(
-            absl::StrCat("cannot listen on ", config::ToString(*config.remote_control.listen), " for remote control"));
+        return absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                                   config::ToString(*config.remote_control.listen),
+                                                   " for remote control"));
       }
     }
     accept_thread_.emplace([this] { Accept(); });

@@ -1,5 +1,5 @@
-// Listens for the control API: on a Unix socket, where the kernel says who calls, and when configured on TLS with client
-// certificates.
+// Listens for the control API: on a Unix socket, where the kernel says who calls, and when
+// configured on TLS with client certificates.
 #ifndef GDF_GDFD_SERVICES_CONTROL_SERVER_H_
 #define GDF_GDFD_SERVICES_CONTROL_SERVER_H_
 
@@ -11,13 +11,14 @@
 
 namespace gdf::services {
 
-// Callers on the socket: this process's user, root and members of the operator group may do everything, all others may
-// look. Remote callers hold a certificate that the owner listed, and may do everything.
+// Callers on the socket: this process's user, root and members of the operator group may do
+// everything, all others may look. Remote callers hold a certificate that the owner listed, and may
+// do everything.
 class ControlServer {
  public:
-  // Serves at once, until destroyed. `node` outlives the server, and its executor runs until the server is gone.
-  // kUnavailable when a socket or address cannot be listened on; kInvalidArgument for certificates that cannot be read
-  // or an unknown group.
+  // Serves at once, until destroyed. `node` outlives the server, and its executor runs until the
+  // server is gone. kUnavailable when a socket or address cannot be listened on; kInvalidArgument
+  // for certificates that cannot be read or an unknown group.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(Node& node);
   ~ControlServer();
 

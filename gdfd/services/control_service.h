@@ -1,9 +1,10 @@
-// Serves proto/control.proto: checks the caller's rights, runs each call on the protocol thread and answers. One instance
-// for callers who may change things and one for those who may only look.
+// Serves proto/control.proto: checks the caller's rights, runs each call on the protocol thread and
+// answers. One instance for callers who may change things and one for those who may only look.
 #ifndef GDF_GDFD_SERVICES_CONTROL_SERVICE_H_
 #define GDF_GDFD_SERVICES_CONTROL_SERVICE_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gdfd/node.h"
@@ -14,18 +15,25 @@ namespace gdf::services {
 
 enum class Rights { kReadOnly, kOperator };
 
+// The chunk store's owner of what was uploaded as `manifest` and belongs to no job yet.
+std::string UploadOwner(const Digest& manifest);
+
 // Methods run on gRPC's threads and block there.
 class ControlService final : public control::v1::Control::Service {
  public:
   // Both outlive the service.
-  ControlService(Node& node, Bridge& bridge, Rights rights) : node_(node), bridge_(bridge), rights_(rights) {}
+  ControlService(Node& node, Bridge& bridge, Rights rights)
+      : node_(node), bridge_(bridge), rights_(rights) {}
 
   // control_network.cc
-  grpc::Status Status(grpc::ServerContext*, const control::v1::StatusRequest*, control::v1::StatusReply*) override;
+  grpc::Status Status(grpc::ServerContext*, const control::v1::StatusRequest*,
+                      control::v1::StatusReply*) override;
   grpc::Status CreateNetwork(grpc::ServerContext*, const control::v1::CreateNetworkRequest*,
                              control::v1::CreateNetworkReply*) override;
-  grpc::Status Join(grpc::ServerContext*, const control::v1::JoinRequest*, control::v1::JoinReply*) override;
-  grpc::Status Leave(grpc::ServerContext*, const control::v1::LeaveRequest*, control::v1::LeaveReply*) override;
+  grpc::Status Join(grpc::ServerContext*, const control::v1::JoinRequest*,
+                    control::v1::JoinReply*) override;
+  grpc::Status Leave(grpc::ServerContext*, const control::v1::LeaveRequest*,
+                     control::v1::LeaveReply*) override;
   grpc::Status CreateInvite(grpc::ServerContext*, const control::v1::CreateInviteRequest*,
                             control::v1::CreateInviteReply*) override;
   grpc::Status ListInvites(grpc::ServerContext*, const control::v1::ListInvitesRequest*,
@@ -38,30 +46,52 @@ class ControlService final : public control::v1::Control::Service {
                           control::v1::ChangeNodeReply*) override;
   grpc::Status RotateKey(grpc::ServerContext*, const control::v1::RotateKeyRequest*,
                          control::v1::RotateKeyReply*) override;
-  grpc::Status Backup(grpc::ServerContext*, const control::v1::BackupRequest*, control::v1::BackupReply*) override;
+  grpc::Status Backup(grpc::ServerContext*, const control::v1::BackupRequest*,
+                      control::v1::BackupReply*) override;
 
   // control_jobs.cc
-  grpc::Status Upload(grpc::ServerContext*, grpc::ServerReader<control::v1::UploadPiece>*,
-                      control::v1::UploadReply*) override;
-  grpc::Status Plan(grpc::ServerContext*, const control::v1::PlanRequest*, control::v1::PlanReply*) override;
-  grpc::Status Submit(grpc::ServerContext*, const control::v1::SubmitRequest*, control::v1::SubmitReply*) override;
+  grpc::Status Plan(grpc::ServerContext*, const control::v1::PlanRequest*,
+                    control::v1::PlanReply*) override;
+  grpc::Status Submit(grpc::ServerContext*, const control::v1::SubmitRequest*,
+                      control::v1::SubmitReply*) override;
   grpc::Status ListJobs(grpc::ServerContext*, const control::v1::ListJobsRequest*,
                         control::v1::ListJobsReply*) override;
-  grpc::Status GetJob(grpc::ServerContext*, const control::v1::GetJobRequest*, control::v1::GetJobReply*) override;
+  grpc::Status GetJob(grpc::ServerContext*, const control::v1::GetJobRequest*,
+                      control::v1::GetJobReply*) override;
   grpc::Status WatchJob(grpc::ServerContext*, const control::v1::WatchJobRequest*,
                         grpc::ServerWriter<control::v1::JobUpdate>*) override;
   grpc::Status CancelJob(grpc::ServerContext*, const control::v1::CancelJobRequest*,
                          control::v1::CancelJobReply*) override;
+
+  // control_data.cc
+  grpc::Status Upload(grpc::ServerContext*, grpc::ServerReader<control::v1::UploadPiece>*,
+                      control::v1::UploadReply*) override;
   grpc::Status Export(grpc::ServerContext*, const control::v1::ExportRequest*,
                       grpc::ServerWriter<control::v1::FilePiece>*) override;
   grpc::Status Generate(grpc::ServerContext*, const control::v1::GenerateRequest*,
                         grpc::ServerWriter<control::v1::GeneratePiece>*) override;
 
  private:
+  // What a watcher of a job has been told.
+  struct WatchPosition {
+    uint64_t event = 0;
+    RoundId round;
+    control::v1::JobPhase phase = control::v1::JOB_PHASE_UNSPECIFIED;
+    uint64_t index = 0;  // of the log
+  };
+
   // PERMISSION_DENIED for those who may only look.
   absl::Status CheckOperator(const char* what) const;
   // Has a command recorded; its verdict as the status.
   absl::StatusOr<wire::CommandResult> Propose(wire::CommandBody body);
+  // Whether the network lets this node submit jobs.
+  absl::Status CheckSubmitter();
+  // The command that a request asks for; the spec as it will be recorded.
+  absl::StatusOr<wire::SubmitJob> PrepareSubmission(const control::v1::SubmitRequest& request,
+                                                    config::JobSpec* spec);
+  absl::Status DropUploads(const std::vector<wire::JobInput>& inputs);
+  // What was recorded of a job since; advances `seen`. On the executor.
+  absl::StatusOr<std::vector<control::v1::JobUpdate>> NewsOf(JobId id, WatchPosition* seen);
   // The job with why it waits, as people see it. On the executor.
   control::v1::Job Describe(const state::Job& job) const;
 

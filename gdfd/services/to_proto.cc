@@ -67,8 +67,12 @@ v1::Job ToProto(const state::Job& job) {
   out.set_id(ToString(job.id));
   out.set_name(job.name);
   switch (job.phase) {
-    case state::JobPhase::kPending: out.set_phase(v1::JOB_PHASE_PENDING); break;
-    case state::JobPhase::kRunning: out.set_phase(v1::JOB_PHASE_RUNNING); break;
+    case state::JobPhase::kPending:
+      out.set_phase(v1::JOB_PHASE_PENDING);
+      break;
+    case state::JobPhase::kRunning:
+      out.set_phase(v1::JOB_PHASE_RUNNING);
+      break;
     case state::JobPhase::kFinished:
       out.set_phase(job.verdict == wire::Verdict::kSucceeded   ? v1::JOB_PHASE_SUCCEEDED
                     : job.verdict == wire::Verdict::kCancelled ? v1::JOB_PHASE_CANCELLED
@@ -86,11 +90,12 @@ v1::Job ToProto(const state::Job& job) {
   out.set_rounds_done(job.rounds_done);
   out.set_rounds_total(job.planned_rounds);
   if (job.rounds_done > 0) {
-    *out.mutable_last_round() =
-        ToProto(state::RoundRecord{RoundId{job.rounds_done - 1}, job.epoch, 0, job.theta, job.metrics});
+    *out.mutable_last_round() = ToProto(
+        state::RoundRecord{RoundId{job.rounds_done - 1}, job.epoch, 0, job.theta, job.metrics});
   }
   out.set_spec_yaml(job.spec_yaml);
-  absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, out.id());  // a summary has none
+  absl::StatusOr<config::JobSpec> spec =
+      config::ParseJobSpec(job.spec_yaml, out.id());  // a summary has none
   if (spec.ok()) out.set_steps_total(static_cast<uint64_t>(spec->train.steps));
   return out;
 }
