@@ -123,7 +123,7 @@ def check_tests_registered(root):
         lists = [p / "CMakeLists.txt" for p in path.parents if (root / "tests") in (p, *p.parents)]
         text = "".join(l.read_text() for l in lists if l.exists() and l != root / "tests/CMakeLists.txt")
         by_rule = len(name.parts) == 3 and name.parts[0] == "unit" and path.name.endswith("_test.cc") and not (path.parent / "CMakeLists.txt").exists()
-        by_glob = re.search(r"GLOB[^)]*\*_test\.cc", text) and path.name.endswith("_test.cc")
+        by_glob = re.search(r"GLOB[^)]*\*(_test)?\.cc", text) and path.name.endswith("_test.cc")
         if not (by_rule or by_glob or path.name in text):
             yield path, 1, "has TEST_CASEs but no CMakeLists.txt names it"
 
