@@ -61,10 +61,8 @@ Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in)
       scope_(context.executor) {}
 
 Exchange::Run::~Run() {
-  for (const std::weak_ptr<net::Stream>& weak : streams_) {
-    if (StreamPtr stream = weak.lock()) {
-      stream->Cancel(absl::AbortedError(absl::StrCat("exchange of ", tag().ToString(), " is over here")));
-    }
+  for (const StreamPtr& stream : streams_) {
+    stream->Cancel(absl::AbortedError(absl::StrCat("exchange of ", tag().ToString(), " is over here")));
   }
 }
 

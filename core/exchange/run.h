@@ -57,7 +57,7 @@ struct Exchange::Run {
   std::vector<OneShot<StreamPtr>> inbound_;  // by member
   std::vector<bool> owing_;                // by member: the owner waits for it
   std::vector<bool> lost_;
-  std::vector<std::weak_ptr<net::Stream>> streams_;  // all, to tell peers why it ended
+  std::vector<StreamPtr> streams_;  // all, to tell peers why it ended
   size_t tasks_left_ = 0;
   uint64_t sent_ = 0;
   uint64_t received_ = 0;

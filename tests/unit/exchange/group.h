@@ -1,0 +1,119 @@
+// Members that exchange over a simulated network, and the mean computed apart from them.
+#ifndef GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
+#define GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/compute_pool.h"
+#include "core/base/encoding.h"
+#include "core/exchange/exchange.h"
+#include "core/exchange/shard_plan.h"
+#include "tests/sim/sim_network.h"
+
+namespace gdf::exchange {
+
+inline constexpr JobId kJob{3};
+
+inline NodeId TestId(int i) { return NodeId(HashBytes("node " + std::to_string(i))); }
+
+// In [-1, 1), the same for every run.
+inline std::vector<float> Values(uint64_t seed, uint64_t count) {
+  std::vector<float> values(count);
+  for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>(MixSeed(seed, i) >> 40) * 0x1p-23f - 1.0f;
+  return values;
+}
+
+inline Buffer Pack(const compress::Codec& codec, const std::vector<float>& values) {
+  std::vector<uint8_t> packed(codec.PackedSize(values.size()));
+  codec.Encode(values, absl::MakeSpan(packed));
+  return Buffer(std::move(packed));
+}
+
+// docs/collectives.md: the float32 mean in member order, encoded once.
+inline std::vector<float> ExpectedMean(const compress::Codec& codec, const std::vector<Buffer>& packed,
+                                       const std::vector<uint64_t>& tokens, uint64_t count) {
+  std::vector<float> mean(count);
+  std::vector<float> decoded(count);
+  float total = 0;
+  for (size_t m = 0; m < packed.size(); ++m) {
+    if (tokens[m] == 0) continue;
+    if (!codec.Decode(packed[m].span(), absl::MakeSpan(decoded)).ok()) return {};
+    for (uint64_t i = 0; i < count; ++i) mean[i] = mean[i] + static_cast<float>(tokens[m]) * decoded[i];
+    total = total + static_cast<float>(tokens[m]);
+  }
+  for (float& value : mean) value = value / total;
+  std::vector<uint8_t> once(codec.PackedSize(count));
+  codec.Encode(mean, absl::MakeSpan(once));
+  if (!codec.Decode(once, absl::MakeSpan(mean)).ok()) return {};
+  return mean;
+}
+
+class Group {
+ public:
+  struct Member {
+    std::unique_ptr<sim::SimTransport> transport;
+    std::unique_ptr<Exchange> exchange;  // none: the test plays it by hand
+    std::optional<Outcome> outcome;
+  };
+
+  explicit Group(int size, uint64_t seed = 1) : network(executor, seed), scope(executor) {
+    for (int i = 0; i < size; ++i) {
+      members.emplace_back();
+      members[i].transport = network.Join(TestId(i));
+      members[i].exchange =
+          std::make_unique<Exchange>(Exchange::Context{executor, pool, *members[i].transport, kJob});
+    }
+  }
+  ~Group() {
+    scope.Clear();
+    for (Member& member : members) member.exchange.reset();
+  }
+
+  AllReduceRequest Request(int self, std::shared_ptr<const compress::Codec> codec, uint64_t num_params,
+                           const std::vector<uint64_t>& tokens, const Buffer& packed, uint32_t attempt = 1) const {
+    AllReduceRequest request;
+    request.tag = {kJob, Epoch{1}, RoundId{5}, attempt};
+    for (size_t i = 0; i < tokens.size(); ++i) request.members.push_back({TestId(static_cast<int>(i)), tokens[i]});
+    request.codec = std::move(codec);
+    request.num_params = num_params;
+    if (tokens[self] > 0) request.packed = packed;
+    request.deadline = absl::Seconds(30);
+    return request;
+  }
+
+  void Start(int self, AllReduceRequest request) { scope.Spawn(Run(&members[self], std::move(request))); }
+  // The process of a member is no more.
+  void Crash(int self) {
+    members[self].transport->Mute();
+    members[self].exchange.reset();
+    members[self].transport.reset();
+  }
+
+  SimExecutor executor;
+  InlinePool pool;
+  sim::SimNetwork network;
+  std::vector<Member> members;
+  TaskScope scope;  // last: its tasks use the rest
+
+ private:
+  static Task<void> Run(Member* member, AllReduceRequest request) {
+    Outcome outcome = co_await member->exchange->AllReduce(std::move(request));
+    member->outcome = std::move(outcome);
+  }
+};
+
+inline std::shared_ptr<const compress::Codec> MakeCodec(const char* name) {
+  return *compress::Codec::Create(*compress::CodecSpec::Parse(name));
+}
+
+inline bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace gdf::exchange
+
+#endif  // GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
