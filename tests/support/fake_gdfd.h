@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/check.h"
 #include "proto/control.grpc.pb.h"
 #include "tests/support/temporary_folder.h"
@@ -45,7 +47,11 @@ class FakeGdfd final : public v1::Control::Service {
   v1::ListJobsReply jobs_reply;
   // One list of updates for each WatchJob call in turn; the last one serves all later calls.
   std::vector<std::vector<v1::JobUpdate>> watches;
-  std::vector<v1::FilePiece> export_pieces;
+  // What Export sends from now on; a call in progress goes on with what it had.
+  void SetExportPieces(std::vector<v1::FilePiece> pieces) {
+    absl::MutexLock lock(&export_mutex_);
+    export_pieces_ = std::move(pieces);
+  }
   std::vector<v1::GeneratePiece> generate_pieces;
 
   std::map<std::string, std::map<std::string, std::string>> uploads;  // manifest name, file name, content
@@ -120,7 +126,12 @@ class FakeGdfd final : public v1::Control::Service {
     return error;
   }
   grpc::Status Export(grpc::ServerContext*, const v1::ExportRequest*, grpc::ServerWriter<v1::FilePiece>* writer) override {
-    for (const v1::FilePiece& piece : export_pieces) writer->Write(piece);
+    std::vector<v1::FilePiece> pieces;
+    {
+      absl::MutexLock lock(&export_mutex_);
+      pieces = export_pieces_;
+    }
+    for (const v1::FilePiece& piece : pieces) writer->Write(piece);
     return error;
   }
   grpc::Status Generate(grpc::ServerContext*, const v1::GenerateRequest* request, grpc::ServerWriter<v1::GeneratePiece>* writer) override {
@@ -130,6 +141,8 @@ class FakeGdfd final : public v1::Control::Service {
   }
 
  private:
+  absl::Mutex export_mutex_;
+  std::vector<v1::FilePiece> export_pieces_ ABSL_GUARDED_BY(export_mutex_);
   TemporaryFolder folder_;
   std::unique_ptr<grpc::Server> server_;
 };

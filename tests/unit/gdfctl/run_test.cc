@@ -209,16 +209,16 @@ TEST_CASE("Export writes whole files below its folder only") {
     return std::vector<v1::FilePiece>{file, bytes};
   };
   const std::string folder = gdfd.folder() + "/out";
-  gdfd.export_pieces = piece("config.json", 2, "{}");
+  gdfd.SetExportPieces(piece("config.json", 2, "{}"));
   const Outcome good = RunOn(gdfd, {"job", "export", "j1", folder});
   CHECK(good.code == 0);
   CHECK(good.out == folder + "/config.json\n");
   CHECK(*PosixFileSystem().Read(folder + "/config.json") == "{}");
   CHECK(RunOn(gdfd, {"job", "export", "j1", folder}).code == 4);  // not empty
-  gdfd.export_pieces = piece("../escape", 1, "x");
+  gdfd.SetExportPieces(piece("../escape", 1, "x"));
   CHECK(RunOn(gdfd, {"job", "export", "j1", folder, "--force"}).code == 5);
   CHECK(!PosixFileSystem().Exists(gdfd.folder() + "/escape"));
-  gdfd.export_pieces = piece("short", 5, "x");
+  gdfd.SetExportPieces(piece("short", 5, "x"));
   CHECK(RunOn(gdfd, {"job", "export", "j1", folder, "--force"}).code == 5);
   CHECK(!PosixFileSystem().Exists(folder + "/short"));
 }
