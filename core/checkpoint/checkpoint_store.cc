@@ -21,6 +21,7 @@ constexpr char kWorker[] = "worker";
 constexpr char kEpoch[] = "epoch";
 constexpr char kPrevious[] = "previous-epoch";
 constexpr char kAttempts[] = "attempts";
+constexpr char kTemporary[] = ".tmp-";  // in the name of a file that is being written
 constexpr size_t kRoundDigits = 16;
 constexpr char kRecordMagic[] = "GDFREC1\n";  // 8 bytes without the terminator
 constexpr char kStateMagic[] = "GDFSTA1\n";
@@ -112,7 +113,7 @@ std::vector<RoundId> CheckpointStore::Rounds(const char* kind, std::vector<std::
   if (!names.ok()) return rounds;
   const std::string prefix = absl::StrCat(kind, "-");
   for (const std::string& name : *names) {
-    if (name.compare(0, prefix.size(), prefix) != 0) continue;
+    if (name.compare(0, prefix.size(), prefix) != 0 || name.find(kTemporary) != std::string::npos) continue;
     uint64_t value = 0;
     const char* end = name.data() + name.size();
     const auto parsed = std::from_chars(name.data() + prefix.size(), end, value);
@@ -190,6 +191,14 @@ bool CheckpointStore::Holds(const wire::StateId& id) {
   if (!file.ok()) return false;
   auto header = ReadHeader(**file, path);
   return header.ok() && header->id == id;
+}
+
+void CheckpointStore::RemoveLeftovers() {
+  auto names = files_.List(options_.folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.find(kTemporary) != std::string::npos) files_.Remove(Path(name.c_str())).IgnoreError();
+  }
 }
 
 absl::StatusOr<Loaded> CheckpointStore::Load() {

@@ -46,6 +46,9 @@ class CheckpointStore {
   // `files` must outlive it.
   CheckpointStore(FileSystem& files, Options options) : files_(files), options_(std::move(options)) {}
 
+  // Removes what writes that a crash cut short have left. Before the first write.
+  void RemoveLeftovers();
+
   // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
   // Fails only when the folder cannot be read.
   absl::StatusOr<Loaded> Load();

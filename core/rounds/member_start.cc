@@ -89,7 +89,10 @@ Task<absl::Status> JobMember::Impl::Start() {
 
 Task<absl::Status> JobMember::Impl::Restore() {
   checkpoint::CheckpointStore* store = &env_.store;
-  auto load = [store] { return store->Load(); };
+  auto load = [store] {
+    store->RemoveLeftovers();
+    return store->Load();
+  };
   absl::StatusOr<checkpoint::Loaded> loaded = co_await RunOn(env_.pool, env_.executor, std::move(load));
   GDF_CO_RETURN_IF_ERROR(loaded.status());
   for (const std::string& damage : loaded->damage) {

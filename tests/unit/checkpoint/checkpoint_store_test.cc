@@ -1,0 +1,424 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/encoding.h"
+#include "core/base/rng.h"
+#include "core/checkpoint/checkpoint_store.h"
+#include "tests/support/faulty_files.h"
+
+namespace gdf::checkpoint {
+namespace {
+
+constexpr char kFolder[] = "/jobs/j1/state";
+constexpr uint64_t kParams = 1000;
+constexpr JobId kJob{1};
+
+NodeId TestNode(int i) { return NodeId(HashBytes("node " + std::to_string(i))); }
+
+// Values of round r of history h.
+OuterStateDraft MakeState(uint64_t round, uint64_t history = 0, uint64_t params = kParams, bool momentum = true) {
+  auto state = std::make_shared<OuterState>();
+  state->theta = *tensor::FlatBuffer::Zeros(params);
+  state->momentum = *tensor::FlatBuffer::Zeros(momentum ? params : 0);
+  for (uint64_t i = 0; i < params; ++i) {
+    state->theta.data()[i] = static_cast<float>(MixSeed(history, round, i) >> 40);
+    if (momentum) state->momentum.data()[i] = static_cast<float>(MixSeed(history + 100, round, i) >> 40);
+  }
+  state->id.round = RoundId{round};
+  state->id.cursor = {1, static_cast<int64_t>(round * 10)};
+  Identify(*state);
+  return state;
+}
+
+wire::Receipt ReceiptOf(const OuterState& state, uint32_t attempt = 1) {
+  wire::Receipt receipt;
+  receipt.tag = {kJob, Epoch{1}, RoundId{state.id.round.value - 1}, attempt};
+  receipt.voters = {TestNode(1), TestNode(2)};
+  receipt.contributions = {{TestNode(1), 5}};
+  receipt.start_theta = HashBytes("start");
+  receipt.result = state.id;
+  return receipt;
+}
+
+wire::Commit CommitOf(const OuterState& state) {
+  wire::Commit commit;
+  commit.receipt = ReceiptOf(state);
+  commit.signatures.resize(2);
+  commit.signatures[1].public_key[0] = 1;
+  return commit;
+}
+
+bool SameState(const OuterState& a, const OuterState& b) {
+  const auto same = [](absl::Span<const float> x, absl::Span<const float> y) {
+    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+  };
+  return a.id == b.id && same(a.theta.span(), b.theta.span()) && same(a.momentum.span(), b.momentum.span());
+}
+
+std::string StateFile(uint64_t round) { return absl::StrFormat("%s/state-%016d", kFolder, round); }
+std::string CommittedFile(uint64_t round) { return absl::StrFormat("%s/committed-%016d", kFolder, round); }
+std::string PreparedFile(uint64_t round) { return absl::StrFormat("%s/prepared-%016d", kFolder, round); }
+
+struct Fixture {
+  MemoryFileSystem disk;
+  FaultyFiles files{disk};
+  CheckpointStore store{files, {.folder = kFolder, .keep = 2, .num_params = kParams}};
+
+  Loaded Load() {
+    absl::StatusOr<Loaded> loaded = store.Load();
+    REQUIRE(loaded.ok());
+    return *std::move(loaded);
+  }
+  void CommitRounds(uint64_t from, uint64_t to) {
+    for (uint64_t round = from; round <= to; ++round) {
+      const OuterStateDraft state = MakeState(round);
+      if (round == 0) {
+        REQUIRE(store.Commit(*state, std::nullopt).ok());
+        continue;
+      }
+      REQUIRE(store.Prepare(*state, ReceiptOf(*state)).ok());
+      REQUIRE(store.Commit(*state, CommitOf(*state)).ok());
+    }
+  }
+  void Corrupt(const std::string& path, size_t at) {
+    std::string bytes = *disk.Read(path);
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    REQUIRE(disk.WriteAtomic(path, bytes).ok());
+  }
+  void Truncate(const std::string& path, size_t size) {
+    REQUIRE(disk.WriteAtomic(path, disk.Read(path)->substr(0, size)).ok());
+  }
+};
+
+TEST_CASE_METHOD(Fixture, "an empty folder holds nothing") {
+  const Loaded loaded = Load();
+  CHECK(loaded.committed == nullptr);
+  CHECK_FALSE(loaded.prepared);
+  CHECK_FALSE(loaded.epoch);
+  CHECK_FALSE(loaded.worker);
+  CHECK(loaded.damage.empty());
+}
+
+TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
+  CommitRounds(0, 3);
+  const OuterStateDraft shadow = MakeState(4);
+  REQUIRE(store.Prepare(*shadow, ReceiptOf(*shadow)).ok());
+  const wire::EpochRecord epoch{Epoch{2}, TestNode(1), {TestNode(1), TestNode(2)}};
+  const wire::EpochRecord previous{Epoch{1}, TestNode(2), {TestNode(1), TestNode(2), TestNode(3)}};
+  REQUIRE(store.SaveEpoch(epoch, previous).ok());
+  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("inner state")).ok());
+
+  const Loaded loaded = Load();
+  REQUIRE(loaded.committed);
+  CHECK(SameState(*loaded.committed, *MakeState(3)));
+  CHECK(loaded.commit == CommitOf(*MakeState(3)));
+  REQUIRE(loaded.shadow);
+  CHECK(SameState(*loaded.shadow, *shadow));
+  CHECK(loaded.prepared == ReceiptOf(*shadow));
+  CHECK(loaded.epoch == epoch);
+  CHECK(loaded.previous == previous);
+  REQUIRE(loaded.worker);
+  CHECK(loaded.worker->view() == "inner state");
+  CHECK(loaded.worker_round == RoundId{3});
+  CHECK(loaded.damage.empty());
+}
+
+TEST_CASE_METHOD(Fixture, "a state without momentum, and one of no parameters") {
+  const OuterStateDraft plain = MakeState(0, 0, kParams, false);
+  REQUIRE(store.Commit(*plain, std::nullopt).ok());
+  CHECK(SameState(*Load().committed, *plain));
+  CHECK(plain->id.momentum.zero());
+
+  CheckpointStore empty(files, {.folder = "/jobs/j2/state", .num_params = 0});
+  const OuterStateDraft nothing = MakeState(0, 0, 0);
+  REQUIRE(empty.Commit(*nothing, std::nullopt).ok());
+  CHECK(SameState(*empty.Load()->committed, *nothing));
+}
+
+TEST_CASE_METHOD(Fixture, "the newest two committed states stay, with what belongs to them") {
+  for (uint64_t round = 0; round <= 5; ++round) {
+    CommitRounds(round, round);
+    REQUIRE(store.SaveWorker(RoundId{round}, AsBytes(absl::StrCat("inner ", round))).ok());
+  }
+  CHECK(*disk.List(kFolder) == std::vector<std::string>{
+                                   "committed-0000000000000004", "committed-0000000000000005",
+                                   "state-0000000000000004", "state-0000000000000005",
+                                   "worker-0000000000000004", "worker-0000000000000005"});
+  REQUIRE(disk.Remove(CommittedFile(5)).ok());
+  const Loaded loaded = Load();
+  CHECK(loaded.committed->id.round == RoundId{4});
+  CHECK(loaded.worker->view() == "inner 4");
+}
+
+TEST_CASE_METHOD(Fixture, "inner state of an older round is given with its round, of a newer one never") {
+  CommitRounds(0, 2);
+  REQUIRE(store.SaveWorker(RoundId{1}, AsBytes("older")).ok());
+  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("newer")).ok());
+  const Loaded loaded = Load();
+  CHECK(loaded.worker->view() == "older");
+  CHECK(loaded.worker_round == RoundId{1});
+}
+
+TEST_CASE_METHOD(Fixture, "an adopted older state ends the newer history") {
+  CommitRounds(0, 3);
+  const OuterStateDraft adopted = MakeState(2, /*history=*/7);
+  REQUIRE(store.Commit(*adopted, CommitOf(*adopted)).ok());
+  const Loaded loaded = Load();
+  CHECK(SameState(*loaded.committed, *adopted));
+  CHECK_FALSE(disk.Exists(CommittedFile(3)));
+  CHECK_FALSE(disk.Exists(StateFile(3)));
+}
+
+TEST_CASE_METHOD(Fixture, "a newer attempt replaces the prepared state; the same state keeps its receipt throughout") {
+  CommitRounds(0, 1);
+  const OuterStateDraft first = MakeState(2, 1);
+  const OuterStateDraft second = MakeState(2, 2);
+  REQUIRE(store.Prepare(*first, ReceiptOf(*first, 1)).ok());
+  REQUIRE(store.Prepare(*second, ReceiptOf(*second, 2)).ok());
+  CHECK(SameState(*Load().shadow, *second));
+  // The lead of another epoch proposes the same result: at no moment is there no receipt for it.
+  files.set_before([&](std::string_view, const std::string&) {
+    CHECK(disk.Exists(PreparedFile(2)));
+    return absl::OkStatus();
+  });
+  REQUIRE(store.Prepare(*second, ReceiptOf(*second, 3)).ok());
+  CHECK(Load().prepared->tag.attempt == 3);
+}
+
+TEST_CASE_METHOD(Fixture, "a crash between any two changes leaves the state before or after, complete") {
+  CommitRounds(0, 2);
+  const MemoryFileSystem before = disk;
+  bool crashed = true;
+  for (int change = 1; crashed; ++change) {
+    INFO("before change " << change);
+    disk = before;
+    crashed = false;
+    files.set_before([&, done = 0](std::string_view, const std::string&) mutable {
+      if (++done < change) return absl::OkStatus();
+      crashed = true;
+      return absl::UnavailableError("this process has crashed");
+    });
+    const OuterStateDraft state = MakeState(3);
+    const bool prepared = store.Prepare(*state, ReceiptOf(*state)).ok();
+    const bool committed = prepared && store.Commit(*state, CommitOf(*state)).ok();
+    files.set_before(nullptr);
+    const Loaded loaded = Load();
+    CHECK(loaded.damage.empty());
+    const uint64_t round = loaded.committed->id.round.value;
+    CHECK((round == 2 || round == 3));
+    CHECK(SameState(*loaded.committed, *MakeState(round)));
+    if (committed) CHECK(round == 3);
+    if (prepared && round == 2) CHECK(loaded.prepared == ReceiptOf(*state));
+    if (loaded.prepared) CHECK(SameState(*loaded.shadow, *state));
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "a full disk is said, names the file, and leaves what was there") {
+  CommitRounds(0, 2);
+  disk.set_capacity_bytes(disk.used_bytes() + 500);
+  const OuterStateDraft state = MakeState(3);
+  const absl::Status full = store.Prepare(*state, ReceiptOf(*state));
+  CHECK(absl::IsResourceExhausted(full));
+  CHECK(full.message().find("state-0000000000000003") != absl::string_view::npos);
+  CHECK(absl::IsResourceExhausted(store.Commit(*state, CommitOf(*state))));
+  const Loaded loaded = Load();
+  CHECK(SameState(*loaded.committed, *MakeState(2)));
+  CHECK(loaded.damage.empty());
+}
+
+TEST_CASE_METHOD(Fixture, "damage is named and the state before it is used") {
+  CommitRounds(0, 3);
+  std::string file;
+  std::string what;
+  SECTION("a flipped bit in theta") {
+    file = StateFile(3);
+    what = "theta of round 3 has digest";
+    Corrupt(file, 1000);
+  }
+  SECTION("a flipped bit in the momentum") {
+    file = StateFile(3);
+    what = "momentum of round 3 has digest";
+    Corrupt(file, disk.Read(file)->size() - 1);
+  }
+  SECTION("a flipped bit in the header") {
+    file = StateFile(3);
+    what = "header checksum does not match";
+    Corrupt(file, 20);
+  }
+  SECTION("another magic") {
+    file = StateFile(3);
+    what = "not a state of this version";
+    Corrupt(file, 6);
+  }
+  SECTION("a torn state") {
+    file = StateFile(3);
+    what = "truncated";
+    Truncate(file, 5000);
+  }
+  SECTION("a state of a few bytes") {
+    file = StateFile(3);
+    what = "truncated";
+    Truncate(file, 10);
+  }
+  SECTION("an empty state") {
+    file = StateFile(3);
+    what = "truncated";
+    Truncate(file, 0);
+  }
+  SECTION("no state") {
+    file = StateFile(3);
+    what = "no such file";
+    REQUIRE(disk.Remove(file).ok());
+  }
+  SECTION("another round's state") {
+    file = StateFile(3);
+    what = "is of another round";
+    REQUIRE(disk.WriteAtomic(file, *disk.Read(StateFile(2))).ok());
+  }
+  SECTION("a state that is not the receipt's") {
+    file = StateFile(3);
+    what = "is not the state that its receipt names";
+    CheckpointStore other(disk, {.folder = "/other", .num_params = kParams});
+    const OuterStateDraft foreign = MakeState(3, 9);
+    REQUIRE(other.Commit(*foreign, CommitOf(*foreign)).ok());
+    REQUIRE(disk.WriteAtomic(file, *disk.Read("/other/state-0000000000000003")).ok());
+  }
+  SECTION("a flipped bit in the commit") {
+    file = CommittedFile(3);
+    what = "checksum does not match";
+    Corrupt(file, 60);
+  }
+  SECTION("a torn commit") {
+    file = CommittedFile(3);
+    what = "truncated";
+    Truncate(file, 60);
+  }
+  SECTION("a commit of a few bytes") {
+    file = CommittedFile(3);
+    what = "truncated";
+    Truncate(file, 3);
+  }
+  const Loaded loaded = Load();
+  REQUIRE(loaded.committed);
+  CHECK(SameState(*loaded.committed, *MakeState(2)));
+  REQUIRE(loaded.damage.size() == 1);
+  INFO(loaded.damage[0]);
+  CHECK(loaded.damage[0].find(file) != std::string::npos);
+  CHECK(loaded.damage[0].find(what) != std::string::npos);
+}
+
+TEST_CASE_METHOD(Fixture, "a damaged promise or inner state is named and does without") {
+  CommitRounds(0, 3);
+  const OuterStateDraft shadow = MakeState(4);
+  REQUIRE(store.Prepare(*shadow, ReceiptOf(*shadow)).ok());
+  REQUIRE(store.SaveWorker(RoundId{2}, AsBytes("inner 2")).ok());
+  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("inner 3")).ok());
+  REQUIRE(store.SaveEpoch({Epoch{2}, TestNode(1), {TestNode(1)}}, std::nullopt).ok());
+  SECTION("the receipt") {
+    Corrupt(PreparedFile(4), 70);
+    const Loaded loaded = Load();
+    CHECK_FALSE(loaded.prepared);
+    CHECK(loaded.shadow == nullptr);
+    CHECK(loaded.damage.at(0).find("prepared-0000000000000004") != std::string::npos);
+  }
+  SECTION("its state") {
+    Corrupt(StateFile(4), 3000);
+    const Loaded loaded = Load();
+    CHECK_FALSE(loaded.prepared);
+    CHECK(loaded.damage.at(0).find("state-0000000000000004") != std::string::npos);
+  }
+  SECTION("the inner state") {
+    Corrupt(std::string(kFolder) + "/worker-0000000000000003", 50);
+    const Loaded loaded = Load();
+    CHECK(loaded.worker->view() == "inner 2");
+    CHECK(loaded.worker_round == RoundId{2});
+    CHECK(loaded.damage.at(0).find("worker-0000000000000003") != std::string::npos);
+  }
+  SECTION("the epoch") {
+    Corrupt(std::string(kFolder) + "/epoch", 50);
+    const Loaded loaded = Load();
+    CHECK_FALSE(loaded.epoch);
+    CHECK(loaded.damage.at(0).find("/epoch: checksum") != std::string::npos);
+  }
+  CHECK(Load().committed->id.round == RoundId{3});
+}
+
+TEST_CASE_METHOD(Fixture, "a model of another size is named with both sizes") {
+  CommitRounds(0, 1);
+  CheckpointStore other(files, {.folder = kFolder, .num_params = 1001});
+  const Loaded loaded = *other.Load();
+  CHECK(loaded.committed == nullptr);
+  CHECK(loaded.damage.at(0).find("has 1000 parameters, expected 1001") != std::string::npos);
+}
+
+TEST_CASE_METHOD(Fixture, "foreign files are named or passed over; what a crash left is removed") {
+  CommitRounds(0, 1);
+  REQUIRE(disk.WriteAtomic(std::string(kFolder) + "/committed-x", "?").ok());
+  REQUIRE(disk.WriteAtomic(std::string(kFolder) + "/notes.txt", "?").ok());
+  REQUIRE(disk.WriteAtomic(StateFile(2) + ".tmp-71-3", "half a state").ok());
+  REQUIRE(disk.WriteAtomic(CommittedFile(2) + ".tmp-71-4", "half a commit").ok());
+  const Loaded loaded = Load();
+  CHECK(loaded.committed->id.round == RoundId{1});
+  REQUIRE(loaded.damage.size() == 1);
+  CHECK(loaded.damage[0].find("committed-x: not a round number") != std::string::npos);
+  store.RemoveLeftovers();
+  CHECK_FALSE(disk.Exists(StateFile(2) + ".tmp-71-3"));
+  CHECK_FALSE(disk.Exists(CommittedFile(2) + ".tmp-71-4"));
+  CHECK(disk.Exists(std::string(kFolder) + "/notes.txt"));
+  CHECK(Load().committed->id.round == RoundId{1});
+}
+
+TEST_CASE_METHOD(Fixture, "the previous epoch is remembered until it is forgotten") {
+  const wire::EpochRecord one{Epoch{1}, TestNode(1), {TestNode(1), TestNode(2)}};
+  const wire::EpochRecord two{Epoch{2}, TestNode(1), {TestNode(1)}};
+  REQUIRE(store.SaveEpoch(one, std::nullopt).ok());
+  CHECK_FALSE(Load().previous);
+  // A crash between the two writes of the next epoch: still in the first.
+  files.set_before([](std::string_view change, const std::string& path) {
+    const bool second = change == "commit" && path == std::string(kFolder) + "/epoch";
+    return second ? absl::UnavailableError("this process has crashed") : absl::OkStatus();
+  });
+  CHECK_FALSE(store.SaveEpoch(two, one).ok());
+  files.set_before(nullptr);
+  CHECK(Load().epoch == one);
+  CHECK_FALSE(Load().previous);
+  REQUIRE(store.SaveEpoch(two, one).ok());
+  CHECK(Load().epoch == two);
+  CHECK(Load().previous == one);
+  REQUIRE(store.ForgetPrevious().ok());
+  REQUIRE(store.ForgetPrevious().ok());
+  CHECK_FALSE(Load().previous);
+}
+
+TEST_CASE_METHOD(Fixture, "attempts of an epoch are never given out twice") {
+  CHECK(*store.ReserveAttempts(Epoch{1}, 0, 10) == 1);
+  CHECK(*store.ReserveAttempts(Epoch{1}, 0, 10) == 11);
+  CheckpointStore restarted(files, {.folder = kFolder, .num_params = kParams});
+  CHECK(*restarted.ReserveAttempts(Epoch{1}, 5, 10) == 21);
+  CHECK(*restarted.ReserveAttempts(Epoch{1}, 100, 10) == 101);
+  CHECK(*restarted.ReserveAttempts(Epoch{2}, 0, 10) == 1);
+  CHECK(absl::IsOutOfRange(restarted.ReserveAttempts(Epoch{2}, 4'294'967'290u, 10).status()));
+  Corrupt(std::string(kFolder) + "/attempts", 50);
+  const absl::Status damaged = restarted.ReserveAttempts(Epoch{2}, 0, 10).status();
+  CHECK(absl::IsDataLoss(damaged));
+  CHECK(damaged.message().find("/attempts") != absl::string_view::npos);
+}
+
+TEST_CASE("the digests of a state name the part that differs") {
+  const OuterStateDraft state = MakeState(3);
+  CHECK(VerifyDigests(*state).ok());
+  state->theta.data()[7] += 1;
+  const absl::Status theta = VerifyDigests(*state);
+  CHECK(absl::IsDataLoss(theta));
+  CHECK(theta.message().find("theta of round 3") == 0);
+  Identify(*state);
+  state->momentum.data()[7] += 1;
+  CHECK(VerifyDigests(*state).message().find("momentum of round 3") == 0);
+}
+
+}  // namespace
+}  // namespace gdf::checkpoint
