@@ -61,7 +61,8 @@ Task<absl::StatusOr<Buffer>> Transport::Call(NodeId peer, std::string method, Bu
   }
   absl::StatusOr<std::optional<Buffer>> response =
       co_await (*stream)->Receive(deadline - clock.Monotonic());
-  if (absl::IsDeadlineExceeded(response.status())) {
+  // The handler's own status may be of that code too, and comes sooner.
+  if (absl::IsDeadlineExceeded(response.status()) && clock.Monotonic() >= deadline) {
     co_return absl::DeadlineExceededError(absl::StrCat("no answer to ", method, " from node ",
                                                        peer.Short(), " within ",
                                                        absl::FormatDuration(timeout)));

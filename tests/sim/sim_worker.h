@@ -30,7 +30,7 @@ struct SimWorkerOptions {
   int64_t tokens_per_step = 32;
 };
 
-class SimWorker final : public train::WorkerSession {
+class SimWorker : public train::WorkerSession {
  public:
   // What a call fails with; asked before each: "run", "emit", "apply", "save". `round` is the one last applied.
   using Fault = std::function<absl::Status(std::string_view call, RoundId round)>;

@@ -1,0 +1,349 @@
+#include <catch2/catch.hpp>
+
+#include "tests/unit/rounds/one_member.h"
+
+namespace gdf::rounds {
+namespace {
+
+bool Says(const absl::Status& status, std::string_view text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+// --- Who may ask, and when ---
+
+TEST_CASE_METHOD(OneMember, "a request is taken from the lead of the newest epoch only") {
+  REQUIRE(started.ok());
+  const wire::Enter enter{kJob, first};
+  SECTION("before the coordinators said so") {
+    const absl::Status status = Ask(enter).status();
+    CHECK(absl::IsUnavailable(status));
+    CHECK(Says(status, "epoch 1 is not known here yet"));
+  }
+  SECTION("not from another member, nor from a node that is none") {
+    member->SetEpoch(first);
+    for (const int from : {2, 3}) {
+      const absl::Status status = Ask(enter, from).status();
+      CHECK(absl::IsPermissionDenied(status));
+      CHECK(Says(status, id(from).Short() + " is not the lead of epoch 1"));
+    }
+  }
+  SECTION("not for another job") {
+    member->SetEpoch(first);
+    CHECK(absl::IsInvalidArgument(Ask(wire::Enter{JobId{8}, first}).status()));
+  }
+  SECTION("not with other members than the coordinators opened it with") {
+    member->SetEpoch(first);
+    wire::EpochRecord forged = first;
+    forged.members.pop_back();
+    CHECK(absl::IsInvalidArgument(Ask(wire::Enter{kJob, forged}).status()));
+  }
+  SECTION("not for an epoch that was not entered") {
+    member->SetEpoch(first);
+    const absl::Status status = Ask(Plan()).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(Says(status, "epoch 1 was not entered here"));
+  }
+  SECTION("not for an epoch that is over") {
+    EnterFirst();
+    member->SetEpoch({Epoch{2}, id(0), {id(0), id(1)}});
+    const absl::Status status = Ask(Plan()).status();
+    CHECK(absl::IsAborted(status));
+    CHECK(Says(status, "epoch 1 is over; now is epoch 2"));
+  }
+  SECTION("and must be a request at all") {
+    member->SetEpoch(first);
+    absl::StatusOr<Buffer> reply = Run(transports[0]->Call(id(1), JobMember::Method(kJob),
+                                                           Buffer(std::string("\xff\x01garbage")), absl::Seconds(9)));
+    CHECK(absl::IsInvalidArgument(reply.status()));
+    CHECK(Says(reply.status(), "from node " + id(0).Short()));
+  }
+}
+
+TEST_CASE_METHOD(OneMember, "entering an epoch is a promise that outlives a restart") {
+  EnterFirst();
+  const wire::EpochRecord second{Epoch{2}, id(0), {id(0), id(1)}};
+  member->SetEpoch(second);
+  const auto reply = AskFor<wire::EnterReply>(wire::Enter{kJob, second});
+  CHECK(reply.committed == member->state()->id);
+  CHECK_FALSE(reply.commit);
+  CHECK_FALSE(reply.prepared);
+  CHECK(reply.previous == first);
+  CHECK(reply.num_params == kParams);
+  StartMember();
+  member->SetEpoch(first);  // from a stale replica: ignored
+  CHECK(absl::IsUnavailable(Ask(wire::Enter{kJob, first}).status()));
+  // The lead of the second epoch never began to train: one of the third must still ask the first's members.
+  const wire::EpochRecord third{Epoch{3}, id(0), {id(0), id(1)}};
+  member->SetEpoch(third);
+  CHECK(AskFor<wire::EnterReply>(wire::Enter{kJob, third}).previous == first);
+}
+
+TEST_CASE_METHOD(OneMember, "an epoch whose lead trains has taken over from the one before it") {
+  EnterFirst();
+  AskFor<wire::RoundReport>(Plan());
+  const wire::EpochRecord second{Epoch{2}, id(0), {id(0), id(1)}};
+  member->SetEpoch(second);
+  CHECK(AskFor<wire::EnterReply>(wire::Enter{kJob, second}).previous == first);
+  first = second;
+  AskFor<wire::RoundReport>(Plan());
+  const wire::EpochRecord third{Epoch{3}, id(0), {id(0), id(1)}};
+  member->SetEpoch(third);
+  CHECK(AskFor<wire::EnterReply>(wire::Enter{kJob, third}).previous == second);
+}
+
+TEST_CASE_METHOD(OneMember, "an epoch without this node ends the job here") {
+  EnterFirst();
+  member->SetEpoch({Epoch{2}, id(0), {id(0), id(2)}});
+  const absl::Status end = Run(member->WaitForEnd());
+  CHECK(absl::IsAborted(end));
+  CHECK(Says(end, "not a member of j7 from epoch 2 on"));
+}
+
+// --- Steps 1 to 6 ---
+
+TEST_CASE_METHOD(OneMember, "a plan must start from what is held here and have the job's steps") {
+  EnterFirst();
+  wire::RoundPlan plan = Plan();
+  SECTION("another digest") {
+    plan.start_theta = HashBytes("other");
+    const absl::Status status = Ask(plan).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(Says(status, plan.start_theta.Short()));
+    CHECK(Says(status, member->state()->id.theta.Short()));
+  }
+  SECTION("another round") {
+    plan.tag.round = RoundId{1};
+    CHECK(absl::IsFailedPrecondition(Ask(plan).status()));
+  }
+  SECTION("more steps") {
+    plan.until_step = 3;
+    CHECK(absl::IsInvalidArgument(Ask(plan).status()));
+  }
+  SECTION("steps of another round") {
+    plan.from_step = 2;
+    plan.until_step = 4;
+    CHECK(absl::IsInvalidArgument(Ask(plan).status()));
+  }
+  CHECK(journal.empty());
+}
+
+TEST_CASE_METHOD(OneMember, "a plan that is repeated is trained once") {
+  EnterFirst();
+  const auto report = AskFor<wire::RoundReport>(Plan());
+  CHECK(report.refused.empty());
+  CHECK(report.steps == 2);
+  CHECK(report.tokens == 2 * 32);
+  CHECK(report.cursor == wire::DataCursor{0, 6});
+  const std::vector<Buffer>& packed = journal.at({id(1), RoundId{0}});
+  CHECK(report.packed == MerkleRoot(packed.at(0).span()));
+  CHECK(AskFor<wire::RoundReport>(Plan()) == report);
+  CHECK(packed.size() == 1);
+}
+
+// --- Steps 7 and 9 ---
+
+TEST_CASE_METHOD(OneMember, "an exchange must be of this round, name this node, and not be superseded") {
+  EnterFirst();
+  const auto report = AskFor<wire::RoundReport>(Plan());
+  wire::ExchangeStart start{Tag(0, 5), {{id(0), 0}, {id(1), report.tokens}}, absl::Seconds(30)};
+  SECTION("not named") {
+    start.members[1].node = id(2);
+    CHECK(absl::IsInvalidArgument(Ask(start).status()));
+  }
+  SECTION("with tokens it did not train on") {
+    start.members[1].tokens += 1;
+    CHECK(absl::IsFailedPrecondition(Ask(start).status()));
+  }
+  SECTION("of another round") {
+    start.tag.round = RoundId{1};
+    CHECK(absl::IsAborted(Ask(start).status()));
+  }
+  SECTION("an older attempt") {
+    CHECK(ExchangeAs(start, Buffer()).failure.empty());
+    start.tag.attempt = 4;
+    CHECK(absl::IsAborted(Ask(start).status()));
+  }
+  SECTION("repeated, it is answered from what is held") {
+    const wire::Prepared prepared = ExchangeAs(start, Buffer());
+    CHECK(AskFor<wire::Prepared>(start) == prepared);
+  }
+  SECTION("without the others it fails by its deadline and names who is missing") {
+    const auto prepared = AskFor<wire::Prepared>(start);
+    CHECK(prepared.lost == std::vector<NodeId>{id(0)});
+    CHECK(prepared.failure.find(id(0).Short()) != std::string::npos);
+  }
+}
+
+// --- Signing, step 10, step 8 ---
+
+TEST_CASE_METHOD(OneMember, "only a receipt of the result that is held here is signed") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  REQUIRE(prepared.failure.empty());
+  wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
+  SECTION("other voters") {
+    receipt.voters.pop_back();
+    CHECK(absl::IsInvalidArgument(Ask(wire::Propose{receipt}).status()));
+  }
+  SECTION("another digest") {
+    receipt.result.theta = HashBytes("other");
+    const absl::Status status = Ask(wire::Propose{receipt}).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(Says(status, "result of round 0 is not the receipt's"));
+  }
+  SECTION("another momentum") {
+    receipt.result.momentum = HashBytes("other");
+    CHECK(absl::IsFailedPrecondition(Ask(wire::Propose{receipt}).status()));
+  }
+  SECTION("another start") {
+    receipt.start_theta = HashBytes("other");
+    CHECK(absl::IsFailedPrecondition(Ask(wire::Propose{receipt}).status()));
+  }
+  SECTION("tokens that this node did not train on") {
+    receipt.contributions[0].tokens = 65;
+    CHECK(absl::IsInvalidArgument(Ask(wire::Propose{receipt}).status()));
+  }
+  SECTION("from another node than the lead") {
+    CHECK(absl::IsPermissionDenied(Ask(wire::Propose{receipt}, 2).status()));
+  }
+  CHECK_FALSE(disk.Exists("/state/prepared-0000000000000001"));
+}
+
+TEST_CASE_METHOD(OneMember, "what is signed is on disk first, and outlives a restart") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  const wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
+  const auto signed_here = AskFor<wire::Signed>(wire::Propose{receipt});
+  CHECK(VerifySignature(receipt, signed_here.signature, id(1)).ok());
+  StartMember();
+  member->SetEpoch(first);
+  const auto entered = AskFor<wire::EnterReply>(wire::Enter{kJob, first});
+  CHECK(entered.prepared == receipt);
+  CHECK(entered.committed.round == RoundId{0});
+  // A commit finds the shadow where the restart left it.
+  AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 1})});
+  CHECK(member->state()->id == receipt.result);
+}
+
+TEST_CASE_METHOD(OneMember, "a disk that is full is not signed for") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  disk.set_capacity_bytes(disk.used_bytes());
+  CHECK(absl::IsResourceExhausted(Ask(wire::Propose{ReceiptFor(prepared, {{id(1), 64}})}).status()));
+  REQUIRE_FALSE(coordinator.events.empty());
+  CHECK(coordinator.events.back().find("cannot save the result of round 0 and so not sign it") == 0);
+}
+
+TEST_CASE_METHOD(OneMember, "a commit needs the signatures of a majority") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  const wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
+  const wire::StateId before = member->state()->id;
+  wire::CommitRound commit{receipt.tag, CommitBy(receipt, {0, 1})};
+  SECTION("one of three") {
+    commit.commit.signatures.pop_back();
+    CHECK(absl::IsPermissionDenied(Ask(commit).status()));
+  }
+  SECTION("one of three twice") {
+    commit.commit.signatures[1] = commit.commit.signatures[0];
+    CHECK(absl::IsPermissionDenied(Ask(commit).status()));
+  }
+  SECTION("one of three and a stranger") {
+    commit.commit = CommitBy(receipt, {0, 3});
+    CHECK(absl::IsPermissionDenied(Ask(commit).status()));
+  }
+  SECTION("signatures of another receipt") {
+    wire::Receipt other = receipt;
+    other.result.cursor.position += 1;
+    commit.commit.signatures = CommitBy(other, {0, 1}).signatures;
+    CHECK(absl::IsPermissionDenied(Ask(commit).status()));
+  }
+  SECTION("of another epoch") {
+    commit.commit.receipt.tag.epoch = Epoch{2};
+    commit.commit = CommitBy(commit.commit.receipt, {0, 1});
+    CHECK(absl::IsInvalidArgument(Ask(commit).status()));
+  }
+  SECTION("of another result") {
+    commit.commit.receipt.result.theta = HashBytes("other");
+    commit.commit = CommitBy(commit.commit.receipt, {0, 1});
+    CHECK(absl::IsFailedPrecondition(Ask(commit).status()));
+  }
+  CHECK(member->state()->id == before);
+}
+
+TEST_CASE_METHOD(OneMember, "a committed contribution settles the residual; repeated commits change nothing") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  const wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
+  const wire::CommitRound commit{receipt.tag, CommitBy(receipt, {0, 2})};
+  AskFor<wire::Done>(commit);
+  CHECK(member->state()->id == receipt.result);
+  AskFor<wire::Done>(commit);
+  executor.RunUntil([] { return false; }, absl::Seconds(5));
+  CHECK(worker->settled == std::vector<std::pair<RoundId, bool>>{{RoundId{0}, true}});
+  // θ, momentum and inner state are on disk, under the committed round.
+  const checkpoint::Loaded loaded = *store->Load();
+  CHECK(loaded.committed->id == receipt.result);
+  CHECK(loaded.commit == commit.commit);
+  CHECK(loaded.worker_round == RoundId{1});
+}
+
+TEST_CASE_METHOD(OneMember, "a contribution that was left out is carried on") {
+  EnterFirst();
+  AskFor<wire::RoundReport>(Plan());
+  std::vector<float> delta(kParams, 0.5f);
+  const auto codec = *compress::Codec::Create(*compress::CodecSpec::Parse("fp32"));
+  std::vector<uint8_t> packed(codec->PackedSize(kParams));
+  codec->Encode(delta, absl::MakeSpan(packed));
+  const wire::Prepared prepared =
+      ExchangeAs({Tag(), {{id(0), 9}, {id(1), 0}}, absl::Seconds(30)}, Buffer(std::move(packed)));
+  REQUIRE(prepared.failure.empty());
+  const wire::Receipt receipt = ReceiptFor(prepared, {{id(0), 9}});
+  const std::vector<float> before(member->state()->theta.span().begin(), member->state()->theta.span().end());
+  AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 2})});
+  executor.RunUntil([] { return false; }, absl::Seconds(5));
+  CHECK(worker->settled == std::vector<std::pair<RoundId, bool>>{{RoundId{0}, false}});
+  // m' = Δ, θ' = θ − lr (Δ + μ m') with lr 0.7, μ 0.9, Δ = 0.5
+  const float step = 0.7f * (0.5f + 0.9f * 0.5f);
+  for (uint64_t i = 0; i < kParams; ++i) CHECK(member->state()->theta.span()[i] == before[i] - step);
+}
+
+// --- Ends ---
+
+TEST_CASE_METHOD(OneMember, "the job's end is taken from the lead, and not too early") {
+  EnterFirst();
+  const absl::Status early = Ask(wire::EndJob{Tag(), ""}).status();
+  CHECK(absl::IsFailedPrecondition(early));
+  CHECK(Says(early, "here is round 0 of 2"));
+  AskFor<wire::Done>(wire::EndJob{Tag(), "no member has a delta"});
+  const absl::Status end = Run(member->WaitForEnd());
+  CHECK(absl::IsFailedPrecondition(end));
+  CHECK(Says(end, "no member has a delta"));
+  CHECK(Says(Ask(Plan()).status(), "j7 has ended on this node"));
+}
+
+TEST_CASE_METHOD(OneMember, "a lead that is silent is reported, once a while") {
+  EnterFirst();
+  transports[0]->Mute();
+  executor.RunUntil([&] { return coordinator.requests.size() == 2; }, absl::Hours(2));
+  REQUIRE(coordinator.requests.size() == 2);
+  CHECK(coordinator.requests[0].job == kJob);
+  CHECK(coordinator.requests[0].current == Epoch{1});
+  CHECK(coordinator.requests[0].lost == std::vector<NodeId>{id(0)});
+  const absl::Status end = Run(member->WaitForEnd());
+  CHECK(absl::IsDeadlineExceeded(end));
+  CHECK(Says(end, "is silent and no other was chosen"));
+}
+
+TEST_CASE_METHOD(OneMember, "a lead that crashes is reported soon") {
+  EnterFirst();
+  transports[0].reset();
+  const absl::Duration begin = executor.Monotonic();
+  executor.RunUntil([&] { return !coordinator.requests.empty(); }, absl::Minutes(2));
+  REQUIRE(coordinator.requests.size() == 1);
+  CHECK(coordinator.requests[0].lost == std::vector<NodeId>{id(0)});
+  CHECK(executor.Monotonic() - begin < absl::Seconds(31));
+}
+
+}  // namespace
+}  // namespace gdf::rounds
