@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "proto/round.pb.h"
@@ -135,7 +136,8 @@ absl::Status GetDeadline(int64_t us, absl::Duration* out) {
 }
 
 absl::Status GetReason(std::string_view field, const std::string& in, std::string* out) {
-  if (in.size() > kMaxReasonBytes) return Bad(field, "is too long");
+  // People see it in a terminal. Senders pass it through SafeText.
+  GDF_RETURN_IF_ERROR(CheckText(field, in, kMaxReasonBytes));
   *out = in;
   return absl::OkStatus();
 }
