@@ -54,7 +54,7 @@ wire::Commit CommitOf(const OuterState& state) {
 
 bool SameState(const OuterState& a, const OuterState& b) {
   const auto same = [](absl::Span<const float> x, absl::Span<const float> y) {
-    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0);
   };
   return a.id == b.id && same(a.theta.span(), b.theta.span()) && same(a.momentum.span(), b.momentum.span());
 }
