@@ -283,7 +283,9 @@ Node& Cluster::NodeWithId(const std::string& id) {
   return *nodes_[0];
 }
 
-void Cluster::SetModel(const std::string& model) const { WriteFile(job_file(), kJobYaml + model + "\n"); }
+void Cluster::SetModel(const std::string& model) const {
+  WriteFile(job_file(), kJobYaml + model + "\n");
+}
 
 std::vector<std::string> Cluster::JobArguments(const JobOptions& options) const {
   const int max = options.nodes_max > 0 ? options.nodes_max : static_cast<int>(nodes_.size());

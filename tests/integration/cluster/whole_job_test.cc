@@ -50,8 +50,8 @@ void CheckRound(const Json& round, size_t number, uint64_t nodes) {
 
 TEST_CASE("four nodes train one model from the submission to the export") {
   Cluster cluster(4);
-  std::vector<std::string> submit =
-      cluster.JobArguments({.rounds = 4, .inner_steps = kSteps, .nodes_min = 4, .arguments = {"--wait"}});
+  std::vector<std::string> submit = cluster.JobArguments(
+      {.rounds = 4, .inner_steps = kSteps, .nodes_min = 4, .arguments = {"--wait"}});
   submit.insert(submit.begin(), {"--json", "submit"});
   const CtlResult done = cluster.node(0).Ctl(submit);
   INFO(done.out << done.err);
@@ -69,7 +69,8 @@ TEST_CASE("four nodes train one model from the submission to the export") {
   CHECK(listed[0]["id"] == id);
   CHECK(listed[0]["phase"] == "succeeded");
 
-  // The record of every round is the same on all nodes, and so are the parameters that each of them holds.
+  // The record of every round is the same on all nodes, and so are the parameters that each of them
+  // holds.
   const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
   REQUIRE(rounds.size() == 4);
   for (size_t i = 0; i < 4; ++i) CheckRound(rounds[i], i, 4);
@@ -97,12 +98,14 @@ TEST_CASE("transformers computes the same loss and text from the export") {
   const char* named = std::getenv("GDF_TEST_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
   if (std::system((python + " -c 'import torch, transformers' >/dev/null 2>&1").c_str()) != 0) {
-    std::cerr << "skipped: " << python << " has no transformers; name one that has in GDF_TEST_PYTHON" << std::endl;
+    std::cerr << "skipped: " << python
+              << " has no transformers; name one that has in GDF_TEST_PYTHON" << std::endl;
     std::exit(77);
   }
   Cluster cluster(2);
   const std::string model = GENERATE(
-      as<std::string>(), "{gpt2: {layers: 2, heads: 2, width: 16, context: 16, bias: false, activation: gelu}}",
+      as<std::string>(),
+      "{gpt2: {layers: 2, heads: 2, width: 16, context: 16, bias: false, activation: gelu}}",
       "{llama: {layers: 2, heads: 4, kv_heads: 2, width: 32, ffn_width: 48, context: 16}}");
   cluster.SetModel(model);
   // All of the held-out part, so that the loss is that of many logits.
@@ -112,20 +115,28 @@ TEST_CASE("transformers computes the same loss and text from the export") {
   REQUIRE(job["phase"] == "succeeded");
   const std::string folder = cluster.folder() + "/export";
   cluster.node(0).Ask({"job", "export", id, folder});
-  const Json text =
-      cluster.node(1).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "12", "--temperature", "0"});
+  const Json text = cluster.node(1).Ask(
+      {"generate", id, "--prompt", "the ", "--max-tokens", "12", "--temperature", "0"});
 
   const std::string result = cluster.folder() + "/result.json";
   Process::Options check;
-  check.arguments = {"/usr/bin/env", python, std::string(GDF_SOURCE_DIR) + "/tests/integration/cluster/check_export.py",
-                     folder, cluster.text_file(), "0.1", std::to_string(kTokens), "the ", "12"};
+  check.arguments = {"/usr/bin/env",
+                     python,
+                     std::string(GDF_SOURCE_DIR) + "/tests/integration/cluster/check_export.py",
+                     folder,
+                     cluster.text_file(),
+                     "0.1",
+                     std::to_string(kTokens),
+                     "the ",
+                     "12"};
   check.error_file = cluster.folder() + "/python.err";
   Process process(check);
   const std::string out = process.ReadAll();
   INFO(out << ReadFile(check.error_file));
   REQUIRE(process.Wait() == 0);
   const Json theirs = Json::parse(out);
-  CHECK(theirs["loss"].get<double>() == Approx(job["last_round"]["validation_loss"].get<double>()).epsilon(1e-5));
+  CHECK(theirs["loss"].get<double>() ==
+        Approx(job["last_round"]["validation_loss"].get<double>()).epsilon(1e-5));
   CHECK(theirs["text"] == text["text"]);
 }
 

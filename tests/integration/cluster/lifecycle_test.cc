@@ -1,0 +1,71 @@
+// What people do to a network while a job runs: cancel, ban, leave, restart, follow the log.
+#include <signal.h>
+
+#include <set>
+
+#include "absl/strings/match.h"
+#include "tests/integration/cluster/cluster.h"
+
+namespace gdf::cluster {
+namespace {
+
+constexpr int kRounds = 60;
+constexpr int kMany = 100000;
+
+}  // namespace
+
+TEST_CASE("a cancelled job ends on every node at once") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = kMany, .nodes_min = 3});
+  JobLog log(cluster.node(1), job);
+  log.AwaitRound(2);
+  std::vector<pid_t> workers;
+  for (int i = 0; i < 3; ++i) {
+    for (const pid_t worker : cluster.node(i).Workers()) workers.push_back(worker);
+  }
+  REQUIRE(workers.size() == 3);
+  CHECK(cluster.node(0).Ctl({"job", "cancel", job}).code == 0);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "cancelled");
+  for (const pid_t worker : workers) CHECK(AwaitEnd(worker));
+  for (int i = 0; i < 3; ++i) CHECK(cluster.node(i).OpenMemfds() <= 0);
+}
+
+TEST_CASE("a banned member is out of its job at once, and the job goes on") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = kRounds, .nodes_min = 2});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(2);
+  const Node& banned = cluster.node(2);
+  const std::vector<pid_t> workers = banned.Workers();
+  CHECK(cluster.node(0).Ctl({"node", "ban", banned.name()}).code == 0);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["members"].size() == 2);
+  for (const Json& member : end["members"]) CHECK(member != banned.id());
+  for (const pid_t worker : workers) CHECK(AwaitEnd(worker));
+  CHECK(absl::StrContains(
+      banned.AwaitStatus([](const Json& status) { return !status["warnings"].empty(); })["warnings"]
+          .dump(),
+      "banned"));
+  // Nothing of the network is served to it any more.
+  CHECK(banned.Ctl({"job", "cancel", job}).code == 2);
+}
+
+TEST_CASE("the log is followed across a restart of the daemon and ends with the job") {
+  Cluster cluster(2);
+  Node& followed = cluster.node(0);
+  const std::string job = cluster.Submit(followed, {.rounds = 30, .nodes_min = 2});
+  JobLog log(followed, job);
+  log.AwaitRound(2);
+  followed.Restart(GENERATE(SIGTERM, SIGKILL));
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  REQUIRE(log.rounds().size() == 30);
+  for (size_t i = 0; i < 30; ++i) CHECK(log.rounds()[i]["round"] == i);
+  std::set<uint64_t> events;
+  for (const Json& event : log.events())
+    CHECK(events.insert(event["id"].get<uint64_t>()).second);  // none twice
+}
+
+}  // namespace gdf::cluster

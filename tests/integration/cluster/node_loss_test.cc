@@ -1,0 +1,139 @@
+// kill -9 of nodes while they train.
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/integration/cluster/cluster.h"
+
+namespace gdf::cluster {
+namespace {
+
+constexpr int kRounds = 60;
+
+// A job of kRounds on the nodes of these numbers.
+std::string SubmitOn(Cluster& cluster, const std::vector<int>& nodes, int min) {
+  std::string where;
+  for (const int number : nodes)
+    where += (where.empty() ? "[" : ", ") + cluster.node(number).name();
+  const std::string file = cluster.job_file();
+  std::ifstream in(file);
+  std::stringstream yaml;
+  yaml << in.rdbuf();
+  std::string text = yaml.str();
+  const std::string from = "nodes: {";
+  text.replace(text.find(from), from.size(), "nodes: {where: " + where + "], ");
+  std::ofstream(file) << text;
+  return cluster.Submit(
+      cluster.node(0),
+      {.rounds = kRounds, .nodes_min = min, .nodes_max = static_cast<int>(nodes.size())});
+}
+
+Node& LeadOf(Cluster& cluster, const std::string& job) {
+  return cluster.NodeWithId(cluster.node(0).Ask({"job", "show", job})["job"]["lead"]);
+}
+
+// Rounds are told in order, each once, and each by one digest.
+void CheckRounds(const JobLog& log, size_t count) {
+  REQUIRE(log.rounds().size() == count);
+  for (size_t i = 0; i < count; ++i) CHECK(log.rounds()[i]["round"] == i);
+}
+
+}  // namespace
+
+TEST_CASE("a member that is killed and comes back at once goes on in the same epoch") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = kRounds, .nodes_min = 3});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  Node& lead = LeadOf(cluster, job);
+  Node& victim = &lead == &cluster.node(1) ? cluster.node(2) : cluster.node(1);
+  victim.Restart(SIGKILL);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["epoch"] == 1);
+  CHECK(end["members"].size() == 3);
+  CHECK(log.rounds().back()["members"] == 3);
+  CheckRounds(log, kRounds);
+}
+
+TEST_CASE("a member that stays away is left out, and finds the job's end when it comes back") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = kRounds, .nodes_min = 2});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  Node& lead = LeadOf(cluster, job);
+  Node& victim = &lead == &cluster.node(1) ? cluster.node(2) : cluster.node(1);
+  victim.Kill(SIGKILL);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["epoch"] == 2);
+  CHECK(end["members"].size() == 2);
+  CHECK(log.HasEvent("goes on without node"));
+  CheckRounds(log, kRounds);
+  victim.Start();
+  victim.AwaitStatus([](const Json& status) { return status["coordinator_connected"] == true; });
+  CHECK(victim.Ask({"job", "show", job})["job"]["phase"] == "succeeded");
+}
+
+TEST_CASE("a job whose lead is killed gets another lead") {
+  Cluster cluster(4);
+  const std::string job = SubmitOn(cluster, {1, 2, 3}, 2);  // none of them coordinates
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  Node& lead = LeadOf(cluster, job);
+  const std::string id = lead.id();
+  lead.Kill(SIGKILL);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["lead"] != id);
+  CHECK(end["members"].size() == 2);
+  CheckRounds(log, kRounds);
+}
+
+TEST_CASE(
+    "a job goes on while its coordinator is away, which has lost nothing when it comes back") {
+  Cluster cluster(3);
+  Node& coordinator = cluster.node(0);
+  const std::string job = SubmitOn(cluster, {1, 2}, 2);
+  JobLog log(coordinator, job);
+  log.AwaitRound(5);
+  const std::string invite = coordinator.Ask({"invite", "--ttl", "1h"})["id"];
+  coordinator.Kill(SIGKILL);
+  // What members told it last is not new any more: their parameters are.
+  const auto parameters = [&] {
+    const std::string folder = cluster.folder() + "/export";
+    REQUIRE(cluster.node(1).Ctl({"job", "export", job, folder, "--force"}).code == 0);
+    std::ifstream file(folder + "/model.safetensors", std::ios::binary);
+    std::stringstream bytes;
+    bytes << file.rdbuf();
+    return bytes.str();
+  };
+  const std::string before = parameters();
+  const absl::Duration until = MonotonicNow() + kDeadline;
+  while (parameters() == before) REQUIRE(MonotonicNow() < until);
+
+  coordinator.Start();
+  CHECK(coordinator.Ask({"invite", "list"})["invites"].back()["id"] == invite);
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["epoch"] == 1);
+  CHECK(end["rounds_done"] == kRounds);
+}
+
+TEST_CASE("a job that lacks nodes waits visibly and goes on when they are back") {
+  Cluster cluster(2);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = kRounds, .nodes_min = 2});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  cluster.node(1).Kill(SIGKILL);
+  log.AwaitEvent("goes on without node");
+  CHECK(cluster.node(0).Ask({"job", "show", job})["job"]["phase"] == "running");
+  cluster.node(1).Start();
+  const Json end = log.AwaitEnd();
+  CHECK(end["phase"] == "succeeded");
+  CHECK(end["members"].size() == 2);
+  CheckRounds(log, kRounds);
+}
+
+}  // namespace gdf::cluster
