@@ -70,10 +70,29 @@ class Cluster:
         return done.stdout if raw or not done.stdout else json.loads(done.stdout)
 
     def train(self, job_yaml):
-        """Submits a job, waits for its end and gives what `job show` says, with its rounds."""
+        """Submits a job, waits for its end and gives what `job show` says, with its rounds and the nodes' peaks of memory."""
         path = self.folder / "job.yaml"
         path.write_text(job_yaml)
-        submitted = self.gdfctl(1, "submit", str(path))
-        job = submitted["job"]["id"] if isinstance(submitted["job"], dict) else submitted["job"]
-        self.gdfctl(1, "job", "wait", job)
-        return self.gdfctl(1, "job", "show", job)
+        job = self.gdfctl(1, "submit", str(path))["job"]
+        waiting = subprocess.Popen([self.programs / "gdfctl", "--socket", self.folder / "node1" / "socket", "--quiet", "job", "wait", job],
+                                   stdout=subprocess.DEVNULL)
+        peaks = {"gdfd": 0, "gdf-worker": 0}
+        while True:
+            try:
+                code = waiting.wait(timeout=0.5)
+                break
+            except subprocess.TimeoutExpired:
+                self._note_peaks(peaks)
+        if code != 0:
+            raise RuntimeError(self.gdfctl(1, "job", "logs", job, raw=True))
+        return {**self.gdfctl(1, "job", "show", job), "peak_mib": peaks}
+
+    def _note_peaks(self, peaks):
+        """Resident memory at its highest so far, in MiB, over all nodes, by program."""
+        for process in self.processes:
+            for pid in [process.pid, *pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]:
+                try:
+                    status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+                    peaks[status["Name"].strip()] = max(peaks[status["Name"].strip()], int(status["VmHWM"].split()[0]) // 1024)
+                except (FileNotFoundError, KeyError):  # it has just ended
+                    pass
