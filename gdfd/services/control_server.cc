@@ -107,6 +107,10 @@ class ControlServer::Impl {
                            net::MakeCertificatePem(node_.key.private_seed()));
       GDF_ASSIGN_OR_RETURN(std::string clients,
                            node_.files.Read(config.remote_control.client_certificates));
+      if (clients.find("-----BEGIN CERTIFICATE-----") == std::string::npos) {
+        return absl::InvalidArgumentError(absl::StrCat(config.remote_control.client_certificates,
+                                                       " holds no certificate; expected PEM"));
+      }
       grpc::SslServerCredentialsOptions tls(
           GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
       tls.pem_root_certs = clients;

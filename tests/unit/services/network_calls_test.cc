@@ -1,0 +1,162 @@
+#include "gdfd/services/backup.h"
+#include "tests/unit/services/service_node.h"
+
+namespace gdf::services {
+namespace {
+
+using absl::StatusCode;
+using trust::Role;
+
+TEST_CASE("A node in no network says so, and what to do") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  const auto status = client->Status();
+  REQUIRE(status.ok());
+  CHECK(status->node_id == n1.member().id().ToString());
+  CHECK(status->network_id.empty());
+  CHECK(status->listen == std::vector<std::string>{n1.member().address()});
+  CHECK(Says(client->Leave(), StatusCode::kFailedPrecondition, "in no network"));
+  CHECK(Says(client->RotateKey().status(), StatusCode::kFailedPrecondition, "in no network"));
+  CHECK(Says(client->CreateInvite("contributor", absl::Hours(1), 1).status(), StatusCode::kNotFound,
+             "gdfctl network create"));
+  CHECK(Says(client->ChangeNode("n1", control::NodeChange::kBan), StatusCode::kNotFound, "n1"));
+  CHECK(client->ListJobs()->empty());
+}
+
+TEST_CASE("Create, invite, join, list, change and remove by the control API") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1), n2(loop, 2);
+  const auto c1 = n1.Client(), c2 = n2.Client();
+  CHECK(Says(c1->CreateNetwork("no spaces allowed").status(), StatusCode::kInvalidArgument,
+             "no spaces allowed"));
+  const auto network = c1->CreateNetwork("my-net");
+  REQUIRE(network.ok());
+  CHECK(Says(c1->CreateNetwork("again").status(), StatusCode::kFailedPrecondition, "gdfctl leave"));
+
+  CHECK(Says(c1->CreateInvite("king", absl::Hours(1), 1).status(), StatusCode::kInvalidArgument,
+             "king"));
+  CHECK(Says(c1->CreateInvite("contributor", absl::ZeroDuration(), 1).status(),
+             StatusCode::kInvalidArgument, "positive"));
+  CHECK(Says(c1->CreateInvite("contributor", absl::Hours(1), 0).status(),
+             StatusCode::kInvalidArgument, "uses"));
+  CHECK(Says(c1->CreateInvite("contributor", absl::Hours(24 * 400), 1).status(),
+             StatusCode::kInvalidArgument, "--ttl"));
+  const auto invite = c1->CreateInvite("contributor", absl::Hours(24), 3);
+  REQUIRE(invite.ok());
+  CHECK(invite->uses_left == 3);
+  CHECK(Says(c2->Join("gdf1:abc", "").status(), StatusCode::kInvalidArgument, "invite"));
+  const auto joined = c2->Join(invite->text, "zwei");
+  INFO(joined.status());
+  REQUIRE(joined.ok());
+  CHECK(joined->network_id == *network);
+  CHECK(joined->network_name == "my-net");
+  CHECK(joined->node_name == "zwei");
+  CHECK(joined->roles == "contributor");
+  CHECK(c1->ListInvites()->at(0).uses_left == 2);
+  REQUIRE(c1->RevokeInvite(invite->id).ok());
+  CHECK(c1->ListInvites()->at(0).revoked);
+  CHECK(Says(c1->RevokeInvite("zz"), StatusCode::kInvalidArgument, ""));
+
+  const auto nodes = c1->ListNodes();
+  REQUIRE(nodes->size() == 2);
+  CHECK(nodes->at(0).coordinator);
+  CHECK(nodes->at(0).online);
+  CHECK(nodes->at(1).name == "zwei");
+  CHECK(nodes->at(1).online);
+  CHECK(nodes->at(1).addresses == std::vector<std::string>{n2.member().address()});
+
+  CHECK(Says(c2->ChangeNode("n1", control::NodeChange::kRemove), StatusCode::kPermissionDenied,
+             "admin"));
+  CHECK(Says(c2->CreateInvite("admin", absl::Hours(1), 1).status(), StatusCode::kPermissionDenied,
+             "admin"));
+  REQUIRE(c1->ChangeNode("zwei", control::NodeChange::kRole, "submitter,contributor").ok());
+  CHECK(Says(c1->ChangeNode("zwei", control::NodeChange::kRole, "boss"),
+             StatusCode::kInvalidArgument, "boss"));
+  CHECK(loop.Comes([&] {
+    return n2.member().state().member(n2.member().id())->roles.ToString() ==
+           "submitter,contributor";
+  }));
+  REQUIRE(c1->ChangeNode(n2.member().id().ToString().substr(0, 8), control::NodeChange::kBan).ok());
+  CHECK(loop.Comes([&] { return !n1.member().membership().IsOnline(n2.member().id()); },
+                   absl::Seconds(1)));
+  CHECK(c1->ListNodes()->at(1).state == "banned");
+  CHECK(loop.Comes([&] { return !n2.member().membership().last_error().ok(); }));
+  const auto status = c2->Status();
+  CHECK_FALSE(status->coordinator_connected);
+  REQUIRE_FALSE(status->warnings.empty());
+  CHECK(status->warnings[0].find("banned") != std::string::npos);
+}
+
+TEST_CASE("A member leaves, a coordinator may not") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1), n2(loop, 2);
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  REQUIRE(n2.Client()
+              ->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "")
+              .ok());
+  CHECK(Says(n1.Client()->Leave(), StatusCode::kFailedPrecondition, "coordinator"));
+  REQUIRE(n2.Client()->Leave().ok());
+  CHECK(PosixFileSystem().Exists(n2.folder() + "/leave"));  // carried out by the next start
+  CHECK(n2.restarted() == "leaving the network");
+}
+
+TEST_CASE("A key is replaced: the new one is on disk and recorded before the node begins anew") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1), n2(loop, 2);
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  REQUIRE(n2.Client()
+              ->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "")
+              .ok());
+  const auto id = n2.Client()->RotateKey();
+  INFO(id.status());
+  REQUIRE(id.ok());
+  PosixFileSystem files;
+  const auto next = trust::NodeKey::Load(files, n2.folder() + "/next.key");
+  REQUIRE(next.ok());
+  CHECK(next->id().ToString() == *id);
+  CHECK(loop.On([&] { return n2.member().state().member(next->id()).ok(); }));
+  CHECK(loop.On([&] { return n1.member().state().member(next->id())->profile.name; }) == "n2");
+  CHECK(n2.restarted() == "taking the new key");
+}
+
+TEST_CASE(
+    "A backup holds key and genesis under its passphrase, and is restored into an empty folder") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  CHECK(Says(n1.Client()->Backup("short").status(), StatusCode::kInvalidArgument, "8 characters"));
+  const auto archive = n1.Client()->Backup("correct horse");
+  REQUIRE(archive.ok());
+  const auto opened = OpenBackup(*archive, "correct horse");
+  REQUIRE(opened.ok());
+  CHECK(opened->key.id() == n1.member().id());
+  CHECK(opened->genesis == loop.On([&] { return n1.member().state().network()->genesis_record; }));
+  CHECK(archive->find(std::string(opened->genesis)) == std::string::npos);
+  CHECK(Says(OpenBackup(*archive, "wrong horse").status(), StatusCode::kPermissionDenied,
+             "wrong passphrase"));
+  for (const size_t at : {size_t{15}, size_t{35}, size_t{60}, archive->size() - 1}) {
+    std::string changed = *archive;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    CHECK(OpenBackup(changed, "correct horse").status().code() == StatusCode::kPermissionDenied);
+  }
+  CHECK(Says(OpenBackup(archive->substr(0, 80), "correct horse").status(),
+             StatusCode::kInvalidArgument, "no gdf backup"));
+  CHECK(Says(OpenBackup("", "correct horse").status(), StatusCode::kInvalidArgument,
+             "no gdf backup"));
+  CHECK(Says(OpenBackup(std::string(2 << 20, 'x'), "correct horse").status(),
+             StatusCode::kInvalidArgument, ""));
+
+  PosixFileSystem files;
+  testing::TemporaryFolder folder;
+  const std::string dir = folder.path() + "/state";
+  CHECK_FALSE(RestoreBackup(files, *archive, "wrong horse", dir).ok());
+  REQUIRE(RestoreBackup(files, *archive, "correct horse", dir).ok());
+  CHECK(trust::NodeKey::Load(files, dir + "/node.key")->id() == n1.member().id());
+  CHECK(files.Stat(dir + "/node.key")->mode == 0600);
+  CHECK(Says(RestoreBackup(files, *archive, "correct horse", dir), StatusCode::kAlreadyExists,
+             "node.key exists"));
+}
+
+}  // namespace
+}  // namespace gdf::services
