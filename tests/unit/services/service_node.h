@@ -90,7 +90,8 @@ class ServiceNode {
   std::unique_ptr<control::Client> Client() {
     return *control::Client::Connect({.socket = socket()});
   }
-  const std::string& restarted() const { return restarted_; }  // why it was asked to
+  // Why it was asked to, on the loop, where it is written.
+  std::string restarted() { return loop_.On([this] { return restarted_; }); }
   int workers_alive = 0;
 
  private:
