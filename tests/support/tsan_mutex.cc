@@ -23,7 +23,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:libupb.so\n"
          "race:libssl.so\n"
          "race:libcrypto.so\n"
-         "race:tsan_mutex.cc\n";
+         "race:tsan_mutex.cc\n"
+         "thread:libgpr.so\n";  // gRPC leaves its own threads to the end of the process
 }
 
 namespace {
