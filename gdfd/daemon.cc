@@ -63,6 +63,17 @@ absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state
   return files.Rename(next_path, state_dir + "/node.key");
 }
 
+// A network that refuses this node may have recorded its next key without the node hearing of it: then that key is taken,
+// and the old one kept as previous.key. True when there is a next key.
+absl::StatusOr<bool> TakeUnheardKey(FileSystem& files, const std::string& state_dir) {
+  if (!files.Exists(state_dir + "/next.key")) return false;
+  GDF_RETURN_IF_ERROR(trust::NodeKey::Load(files, state_dir + "/next.key").status());
+  GDF_ASSIGN_OR_RETURN(trust::NodeKey old, trust::NodeKey::Load(files, state_dir + "/node.key"));
+  GDF_RETURN_IF_ERROR(old.Save(files, state_dir + "/previous.key"));
+  GDF_RETURN_IF_ERROR(files.Rename(state_dir + "/next.key", state_dir + "/node.key"));
+  return true;
+}
+
 }  // namespace
 
 struct Daemon::Parts {
@@ -74,6 +85,7 @@ struct Daemon::Parts {
   wire::NodeProfile Profile() const;
   void ServeScheduling();
   void MapPort();
+  void OnRefused(const absl::Status& why);
   Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(std::string what);
 
   config::NodeConfig config;
@@ -112,7 +124,11 @@ absl::Status Daemon::Parts::Open() {
 
 wire::NodeProfile Daemon::Parts::Profile() const {
   wire::NodeProfile profile;
-  profile.name = config.name.empty() ? HostName() : config.name;
+  profile.name = config.name;
+  if (profile.name.empty()) {  // joining may have chosen one
+    absl::StatusOr<state::Member> recorded = state->member(key->id());
+    profile.name = recorded.ok() ? recorded->profile.name : HostName();
+  }
   profile.addresses = node->advertise;
   profile.version = kVersion;
   const Machine machine = DescribeMachine();
@@ -152,6 +168,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
         executor.Stop();
       },
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
+  membership->OnRefused([this](const absl::Status& why) { OnRefused(why); });
   membership->Start(Profile());
   MapPort();
   ServeScheduling();
@@ -170,6 +187,12 @@ absl::Status Daemon::Parts::OpenNetwork() {
   }
   jobs->Start();
   return absl::OkStatus();
+}
+
+void Daemon::Parts::OnRefused(const absl::Status& why) {
+  const absl::StatusOr<bool> taken = TakeUnheardKey(files, config.state_dir);
+  if (!taken.ok()) Log(LogLevel::kError, "next_key_unusable", {{"why", taken.status()}});
+  if (taken.ok() && *taken) node->restart(absl::StrCat("taking the next key: ", why.message()));
 }
 
 // Where the owner says how this node is reached, or it listens inside the machine only, no router is asked.
