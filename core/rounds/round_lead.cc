@@ -111,6 +111,9 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
   const absl::Duration backoff = env_.timings.retry * (1 << std::min(failures_++, kMaxBackoff));
   if (!lost_.empty()) {
     member_.set_activity("asking for a new epoch");
+    // It ends this lead, and the coordinators take no report of an epoch that is over.
+    const absl::Duration give_up = Now() + env_.timings.call;
+    while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
     EpochRequest request{env_.job, epoch_.epoch, {}, std::string(why.message())};
     for (const auto& [node, reason] : lost_) {
       request.lost.push_back(node);
@@ -409,6 +412,7 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
   // Asked for now, so that it runs on θ_t+1 before the next round's steps; awaited in the report.
   if (due && env_.loaded.valid_tokens > 0) summary.validation = member_.Evaluate();
   summaries_.Push(std::move(summary));
+  ++unreported_;
 }
 
 Task<void> RoundLead::ReportLoop() {
@@ -428,6 +432,7 @@ Task<void> RoundLead::ReportLoop() {
       if (sent.ok() || !absl::IsUnavailable(sent)) break;
       co_await Sleep(env_.executor, env_.timings.retry);
     }
+    --unreported_;
   }
 }
 

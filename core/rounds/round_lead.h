@@ -102,6 +102,7 @@ class RoundLead {
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;
   Channel<Summary> summaries_;
+  int unreported_ = 0;                    // of them, and the one in the report's hands
   TaskScope scope_;
 };
 

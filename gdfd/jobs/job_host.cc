@@ -181,7 +181,8 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::Open(JobId id) {
         absl::StrCat("job ", ToString(id), " has no parameters yet: no round is done"));
   }
   absl::StatusOr<std::shared_ptr<const Artifacts>> remote = co_await OpenRemote(std::move(job));
-  if (!remote.ok() && here.ok()) co_return here;
+  // Of two failures, damage on this disk is the one to act on.
+  if (!remote.ok() && !absl::IsNotFound(here.status())) co_return here;
   co_return remote;
 }
 

@@ -221,6 +221,15 @@ int Node::OpenMemfds() const {
   return count;
 }
 
+bool Node::AwaitNoMemfds() const {
+  const absl::Duration until = MonotonicNow() + kDeadline;
+  while (OpenMemfds() > 0) {
+    if (MonotonicNow() > until) return false;
+    Ask({"status"});  // it has handled something more since
+  }
+  return true;
+}
+
 std::string Node::Log() const { return ReadFile(log_path()); }
 
 // --- Cluster ---

@@ -66,8 +66,9 @@ class Node {
 
   // The gdf-worker processes that it has started.
   std::vector<pid_t> Workers() const;
-  // How many memfds it has open; -1 where this user may not know.
-  int OpenMemfds() const;
+  // Asks until it holds no memory that it shared with a worker; true also where this user may not
+  // know.
+  bool AwaitNoMemfds() const;
   const std::string& name() const { return options_.name; }
   const std::string& state_folder() const { return options_.state_folder; }
   std::string id() const { return Ask({"status"})["node_id"]; }
@@ -76,6 +77,7 @@ class Node {
 
  private:
   std::vector<std::string> CtlArguments(std::vector<std::string> arguments) const;
+  int OpenMemfds() const;  // -1: not known
 
   Options options_;
   std::string listen_;

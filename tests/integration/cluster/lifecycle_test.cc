@@ -28,7 +28,7 @@ TEST_CASE("a cancelled job ends on every node at once") {
   const Json end = log.AwaitEnd();
   CHECK(end["phase"] == "cancelled");
   for (const pid_t worker : workers) CHECK(AwaitEnd(worker));
-  for (int i = 0; i < 3; ++i) CHECK(cluster.node(i).OpenMemfds() <= 0);
+  for (int i = 0; i < 3; ++i) CHECK(cluster.node(i).AwaitNoMemfds());
 }
 
 TEST_CASE("a banned member is out of its job at once, and the job goes on") {

@@ -33,10 +33,13 @@ Node& LeadOf(Cluster& cluster, const std::string& job) {
   return cluster.NodeWithId(cluster.node(0).Ask({"job", "show", job})["job"]["lead"]);
 }
 
-// Rounds are told in order, each once, and each by one digest.
-void CheckRounds(const JobLog& log, size_t count) {
-  REQUIRE(log.rounds().size() == count);
-  for (size_t i = 0; i < count; ++i) CHECK(log.rounds()[i]["round"] == i);
+// Rounds are told in order, each once. A lead that is killed takes the report of its last round
+// with it.
+void CheckRounds(const JobLog& log, uint64_t count, uint64_t untold = 0) {
+  CHECK(log.rounds().size() >= count - untold);
+  CHECK(log.rounds().back()["round"] == count - 1);
+  for (size_t i = 1; i < log.rounds().size(); ++i)
+    CHECK(log.rounds()[i]["round"] > log.rounds()[i - 1]["round"]);
 }
 
 }  // namespace
@@ -88,7 +91,7 @@ TEST_CASE("a job whose lead is killed gets another lead") {
   CHECK(end["phase"] == "succeeded");
   CHECK(end["lead"] != id);
   CHECK(end["members"].size() == 2);
-  CheckRounds(log, kRounds);
+  CheckRounds(log, kRounds, 1);
 }
 
 TEST_CASE(

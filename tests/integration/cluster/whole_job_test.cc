@@ -24,7 +24,7 @@ std::string ReadFile(const std::string& path) {
 void CheckReleased(const Node& node) {
   node.AwaitStatus([](const Json& status) { return status["jobs_running"] == 0; });
   for (const pid_t worker : node.Workers()) CHECK(AwaitEnd(worker));
-  CHECK(node.OpenMemfds() <= 0);
+  CHECK(node.AwaitNoMemfds());
 }
 
 void CheckRound(const Json& round, size_t number, uint64_t nodes) {

@@ -2,6 +2,8 @@
 // ends clearly.
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -20,6 +22,22 @@ pid_t WorkerOf(const Node& node) {
   const std::vector<pid_t> workers = node.Workers();
   REQUIRE(workers.size() == 1);
   return workers[0];
+}
+
+// Lowers how much memory the process may have, as its own user, which needs no capability.
+bool LimitMemory(pid_t pid, rlim_t bytes) {
+  struct stat owner {};
+  if (stat(("/proc/" + std::to_string(pid)).c_str(), &owner) != 0) return false;
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{bytes, bytes};
+    const bool done = setresgid(owner.st_gid, owner.st_gid, owner.st_gid) == 0 &&
+                      setresuid(owner.st_uid, owner.st_uid, owner.st_uid) == 0 &&
+                      prlimit(pid, RLIMIT_DATA, &limit, nullptr) == 0;
+    _exit(done ? 0 : 1);
+  }
+  int status = 1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
 Node& MemberThatFollows(Cluster& cluster, const std::string& job) {
@@ -72,8 +90,7 @@ TEST_CASE("a worker that runs out of memory is told from one that crashes") {
   JobLog log(cluster.node(0), job);
   log.AwaitRound(3);
   // As if others had taken the machine's memory: nothing more for this process.
-  const rlimit none{1 << 20, 1 << 20};
-  REQUIRE(prlimit(WorkerOf(cluster.node(0)), RLIMIT_DATA, &none, nullptr) == 0);
+  REQUIRE(LimitMemory(WorkerOf(cluster.node(0)), 1 << 20));
   const Json event = log.AwaitEvent("memory");
   CHECK(event["node"] == cluster.node(0).id());
   INFO(event.dump());
