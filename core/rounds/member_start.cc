@@ -88,8 +88,7 @@ Task<absl::Status> JobMember::Impl::Start() {
 }
 
 Task<absl::Status> JobMember::Impl::Restore() {
-  checkpoint::CheckpointStore* store = &env_.store;
-  auto load = [store] {
+  auto load = [store = env_.store] {
     store->RemoveLeftovers();
     return store->Load();
   };

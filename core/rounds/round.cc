@@ -160,8 +160,7 @@ bool JobMember::Impl::CheckpointDue(RoundId round) const {
 
 Task<absl::Status> JobMember::Impl::OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work) {
   AsyncLock::Hold hold = co_await store_lock_.Acquire();
-  checkpoint::CheckpointStore* store = &env_.store;
-  auto on_store = [store, work = std::move(work)] { return work(*store); };
+  auto on_store = [store = env_.store, work = std::move(work)] { return work(*store); };
   co_return co_await RunOn(env_.pool, env_.executor, std::move(on_store));
 }
 

@@ -3,6 +3,7 @@
 #define GDF_CORE_ROUNDS_ROUND_ENV_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,8 @@ struct RoundEnv {
   net::Transport& transport;
   train::WorkerSession& worker;      // loaded
   train::LoadResult loaded;
-  checkpoint::CheckpointStore& store;  // num_params as loaded
+  // num_params as loaded. Shared with work on the pool, which a member that is destroyed leaves behind.
+  std::shared_ptr<checkpoint::CheckpointStore> store;
   const trust::NodeKey& key;
   Coordinator& coordinator;
   RoundTimings timings = {};

@@ -117,6 +117,7 @@ Task<void> JobHost::End(const state::Job& summary) {
     if (complete && !co_await it->second->WaitForEnd(kEndPatience)) {
       Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
     }
+    co_await it->second->Stop();
     jobs_.erase(it);
     Log(LogLevel::kInfo, "job_ends",
         {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});

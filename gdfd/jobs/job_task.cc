@@ -1,6 +1,7 @@
 #include "gdfd/jobs/job_task.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
@@ -15,6 +16,8 @@ namespace {
 // committed round between them the node gives the job up.
 constexpr int kMaxStarts = 3;
 constexpr absl::Duration kRestartPause = absl::Seconds(1);
+constexpr absl::Duration kReleasePause =
+    absl::Milliseconds(10);  // a write to disk takes about this long
 
 wire::EpochRecord EpochOf(const state::Job& job) { return {job.epoch, job.lead, job.members}; }
 
@@ -60,6 +63,11 @@ Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
   co_return ended_;
 }
 
+Task<void> JobTask::Stop() {
+  tasks_.Clear();
+  co_await Release();
+}
+
 rounds::JobProgress JobTask::progress() const {
   rounds::JobProgress progress;
   if (member_) return member_->progress();
@@ -68,7 +76,7 @@ rounds::JobProgress JobTask::progress() const {
 }
 
 std::shared_ptr<const Artifacts> JobTask::artifacts() const {
-  if (!plan_ || !member_ || member_->state() == nullptr) return nullptr;
+  if (!plan_ || !member_ || member_->state() == nullptr) return last_;
   return std::make_shared<Artifacts>(Artifacts{*plan_, member_->state()});
 }
 
@@ -102,9 +110,20 @@ Task<void> JobTask::Run() {
     }
     co_await Sleep(world_.executor, kRestartPause);
   }
-  worker_.reset();
+  co_await Release();
+  activity_ = "ended";
   ended_ = true;
   for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
+}
+
+// The member first, since it uses the others; and what it left on the pool is waited for, so that
+// nobody else writes to its folder any more.
+Task<void> JobTask::Release() {
+  last_ = artifacts();
+  member_.reset();
+  worker_.reset();
+  const std::weak_ptr<checkpoint::CheckpointStore> store = std::exchange(store_, nullptr);
+  while (!store.expired()) co_await Sleep(world_.executor, kReleasePause);
 }
 
 // The lead's reason ends the job; another member asks to be left out.
@@ -181,9 +200,7 @@ Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manif
 }
 
 Task<absl::Status> JobTask::RunOnce() {
-  member_.reset();
-  store_.reset();
-  worker_.reset();
+  co_await Release();
   GDF_CO_ASSIGN_OR_RETURN(spec_, config::ParseJobSpec(job_.spec_yaml, ToString(job_.id)));
   train::LoadRequest load;
   load.job_yaml = job_.spec_yaml;
@@ -213,10 +230,10 @@ Task<absl::Status> JobTask::RunOnce() {
   options.folder = folder + "/state";
   options.keep = static_cast<int>(spec_.output.keep_checkpoints);
   options.num_params = num_params;
-  store_ = std::make_unique<checkpoint::CheckpointStore>(world_.files, options);
+  store_ = std::make_shared<checkpoint::CheckpointStore>(world_.files, options);
   member_ = std::make_unique<rounds::JobMember>(
       rounds::RoundEnv{job_.id, spec_, world_.executor, world_.pool, world_.transport, *worker_,
-                       std::move(loaded), *store_, world_.key, *coordinator_});
+                       std::move(loaded), store_, world_.key, *coordinator_});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   member_->SetEpoch(EpochOf(job_));
   co_return co_await member_->WaitForEnd();

@@ -59,6 +59,9 @@ class JobTask {
   // Resumes when it has ended here, or after `timeout`.
   Task<bool> WaitForEnd(absl::Duration timeout);
 
+  // Ends it here whatever it does; resumes when nothing of it writes to the job's folder any more.
+  Task<void> Stop();
+
   rounds::JobProgress progress() const;
   // Of the newest committed round; null before the first.
   std::shared_ptr<const Artifacts> artifacts() const;
@@ -66,6 +69,7 @@ class JobTask {
  private:
   Task<void> Run();
   Task<absl::Status> RunOnce();
+  Task<void> Release();
   Task<absl::Status> FetchInputs(std::vector<train::InputFile>* inputs);
   Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
                                    std::vector<train::InputFile>* inputs);
@@ -80,8 +84,9 @@ class JobTask {
   config::JobSpec spec_;
   std::optional<train::ExportPlan> plan_;
   std::unique_ptr<train::WorkerSession> worker_;
-  std::unique_ptr<checkpoint::CheckpointStore> store_;
+  std::shared_ptr<checkpoint::CheckpointStore> store_;
   std::unique_ptr<rounds::JobMember> member_;  // before what it refers to
+  std::shared_ptr<const Artifacts> last_;      // of the member that is no more
   bool ended_ = false;
   std::vector<OneShot<bool>> end_waiters_;
   TaskScope tasks_;

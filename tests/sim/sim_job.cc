@@ -50,7 +50,7 @@ struct SimJob::Instance {
   Instance(SimJob& job, Node& node);
   std::unique_ptr<rounds::Coordinator> coordinator;
   SimWorker worker;
-  checkpoint::CheckpointStore store;
+  std::shared_ptr<checkpoint::CheckpointStore> store;
   rounds::JobMember member;  // last: it uses the rest
 };
 
@@ -98,7 +98,9 @@ SimJob::Instance::Instance(SimJob& job, Node& node)
              [n = &node](std::string_view call, RoundId round) {
                return n->worker_fault ? n->worker_fault(call, round) : absl::OkStatus();
              }),
-      store(node.files, {.folder = kFolder, .keep = 1 << 20, .num_params = job.options_.num_params}),
+      store(std::make_shared<checkpoint::CheckpointStore>(
+          node.files, checkpoint::CheckpointStore::Options{
+                          .folder = kFolder, .keep = 1 << 20, .num_params = job.options_.num_params})),
       member(rounds::RoundEnv{.job = kJob,
                               .spec = job.spec_,
                               .executor = job.executor_,

@@ -77,7 +77,7 @@ class OneMember {
   void StartMember() {
     member.reset();
     worker = std::make_unique<RecordingWorker>(executor, worker_options, &journal, nullptr);
-    store = std::make_unique<checkpoint::CheckpointStore>(
+    store = std::make_shared<checkpoint::CheckpointStore>(
         disk, checkpoint::CheckpointStore::Options{.folder = "/state", .keep = 2, .num_params = kParams});
     member = std::make_unique<JobMember>(RoundEnv{.job = kJob,
                                                   .spec = spec,
@@ -86,7 +86,7 @@ class OneMember {
                                                   .transport = *transports[1],
                                                   .worker = *worker,
                                                   .loaded = sim::SimWorker::Loaded(worker_options),
-                                                  .store = *store,
+                                                  .store = store,
                                                   .key = keys[1],
                                                   .coordinator = coordinator});
     started = Run(member->Start());
@@ -193,7 +193,7 @@ class OneMember {
   wire::EpochRecord first;
   std::unique_ptr<exchange::Exchange> lead_exchange;
   std::unique_ptr<RecordingWorker> worker;
-  std::unique_ptr<checkpoint::CheckpointStore> store;
+  std::shared_ptr<checkpoint::CheckpointStore> store;
   std::unique_ptr<JobMember> member;
   absl::Status started;
   TaskScope scope;
