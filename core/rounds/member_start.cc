@@ -230,6 +230,7 @@ absl::Duration JobMember::Impl::SilenceAllowed() {
 Task<void> JobMember::Impl::WatchLead() {
   absl::Duration connected_at = env_.executor.clock().Monotonic();
   absl::Duration asked_at = -absl::InfiniteDuration();
+  Epoch told;  // that it waits in this epoch
   while (!ended_) {
     co_await Sleep(env_.executor, env_.timings.reconnect / 2);
     const absl::Duration now = env_.executor.clock().Monotonic();
@@ -250,7 +251,10 @@ Task<void> JobMember::Impl::WatchLead() {
     EpochRequest request{env_.job, known_->epoch, {known_->lead},
                          absl::StrCat("lead ", known_->lead.Short(), connected ? " is silent" : " is not reachable")};
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
-    if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
+    if (asked.ok()) continue;
+    Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
+    if (told != known_->epoch) Event(wire::Severity::kWarning, absl::StrCat("waiting: ", asked.message()));
+    told = known_->epoch;
   }
 }
 

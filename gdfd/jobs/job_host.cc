@@ -87,9 +87,13 @@ Task<void> JobHost::Reconcile() {
     Log(LogLevel::kError, "jobs_unreadable", {{"why", listed.status()}});
     co_return;
   }
+  // A network that has put this node out tells it nothing more: its jobs are over here.
+  absl::StatusOr<state::Member> self = world_.state.member(world_.transport.self());
+  const bool expelled = self.ok() && self->status != state::MemberStatus::kActive;
   for (const state::Job& summary : *listed) {
-    if (summary.phase == state::JobPhase::kRunning) Follow(summary);
-    if (summary.phase != state::JobPhase::kFinished || cleaned_.contains(summary.id)) continue;
+    const bool over = expelled || summary.phase == state::JobPhase::kFinished;
+    if (!over && summary.phase == state::JobPhase::kRunning) Follow(summary);
+    if (!over || cleaned_.contains(summary.id)) continue;
     co_await End(summary);
     cleaned_.insert(summary.id);
   }
