@@ -93,18 +93,26 @@ absl::StatusOr<std::string> DelegatedCgroup(const std::string& mount, std::strin
   return folder;
 }
 
+absl::StatusOr<std::string> DelegatedCgroup() {
+  return DelegatedCgroup("/sys/fs/cgroup", Get("/proc/self/cgroup"));
+}
+
 absl::StatusOr<Cgroup> Cgroup::Create(const std::string& parent, uint64_t memory_bytes,
                                       int max_tasks) {
   std::string folder = parent + "/worker-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return Unavailable("make a control group in", parent);
   Cgroup group(folder);
-  if (memory_bytes > 0) {
-    GDF_RETURN_IF_ERROR(Put(folder + "/memory.max", absl::StrCat(memory_bytes)));
-    // Absent where the kernel does not account swap.
-    Put(folder + "/memory.swap.max", "0").IgnoreError();
-  }
-  GDF_RETURN_IF_ERROR(Put(folder + "/pids.max", absl::StrCat(max_tasks)));
+  GDF_RETURN_IF_ERROR(group.Limit(memory_bytes, max_tasks));
   return group;
+}
+
+absl::Status Cgroup::Limit(uint64_t memory_bytes, int max_tasks) const {
+  if (memory_bytes > 0) {
+    GDF_RETURN_IF_ERROR(Put(folder_ + "/memory.max", absl::StrCat(memory_bytes)));
+    // Absent where the kernel does not account swap.
+    Put(folder_ + "/memory.swap.max", "0").IgnoreError();
+  }
+  return Put(folder_ + "/pids.max", absl::StrCat(max_tasks));
 }
 
 Cgroup::~Cgroup() {
@@ -118,15 +126,17 @@ absl::StatusOr<train::UniqueFd> Cgroup::OpenProcs() const {
   return fd;
 }
 
+// "oom" counts allocations that failed at the limit, "oom_kill" kills for any lack of memory.
 bool Cgroup::RanOutOfMemory() const {
   const std::string events = Get(folder_ + "/memory.events");
+  uint64_t failed = 0;
+  uint64_t killed = 0;
   for (absl::string_view line : absl::StrSplit(events, '\n')) {
     uint64_t count = 0;
-    if (absl::ConsumePrefix(&line, "oom_kill ") && absl::SimpleAtoi(line, &count)) {
-      return count > 0;
-    }
+    if (absl::ConsumePrefix(&line, "oom ") && absl::SimpleAtoi(line, &count)) failed = count;
+    if (absl::ConsumePrefix(&line, "oom_kill ") && absl::SimpleAtoi(line, &count)) killed = count;
   }
-  return false;
+  return failed > 0 && killed > 0;
 }
 
 }  // namespace gdf::supervisor

@@ -19,14 +19,17 @@ namespace gdf::supervisor {
 // `mount`: where version 2 is mounted; `self`: the text of /proc/self/cgroup. kUnavailable with the
 // reason when limits cannot be set from here.
 absl::StatusOr<std::string> DelegatedCgroup(const std::string& mount, std::string_view self);
+// The same by what /proc says of this process, mounted at /sys/fs/cgroup.
+absl::StatusOr<std::string> DelegatedCgroup();
 
 // One worker's group, removed with this object (the worker must have ended by then). Movable.
 class Cgroup {
  public:
-  // A new group under `parent`, which is what DelegatedCgroup gave. No swap, at most `max_tasks`
-  // threads; memory_bytes 0: no memory limit.
+  // A new group under `parent`, which is what DelegatedCgroup gave, with Limit in force.
   static absl::StatusOr<Cgroup> Create(const std::string& parent, uint64_t memory_bytes,
                                        int max_tasks);
+  // The group of an existing folder, without limits.
+  explicit Cgroup(std::string folder) : folder_(std::move(folder)) {}
   Cgroup(Cgroup&& other) noexcept : folder_(std::move(other.folder_)) { other.folder_.clear(); }
   ~Cgroup();
 
@@ -35,13 +38,16 @@ class Cgroup {
     return *this;
   }
 
+  // No swap, at most `max_tasks` threads; memory_bytes 0: no memory limit. kUnavailable names the
+  // file that the kernel did not take.
+  absl::Status Limit(uint64_t memory_bytes, int max_tasks) const;
   // Open for writing: a process that writes "0" to it joins the group.
   absl::StatusOr<train::UniqueFd> OpenProcs() const;
-  // Whether the kernel has killed a process of the group for lack of memory.
+  // Whether the kernel has killed a process of the group at its memory limit, not because the whole
+  // machine had none left.
   bool RanOutOfMemory() const;
 
  private:
-  explicit Cgroup(std::string folder) : folder_(std::move(folder)) {}
   std::string folder_;
 };
 

@@ -68,7 +68,7 @@ absl::Status ChildProcess::PlanLimits(const ChildOptions& options, SpawnRequest&
     memory_limit_ = "memory limit by control group";
   } else if (options.memory_bytes > 0) {
     request.limits.push_back({RLIMIT_DATA, options.memory_bytes});
-    memory_limit_ = "memory limit by RLIMIT_DATA";
+    memory_limit_ = "memory limit by control group (RLIMIT_DATA is used instead)";
   } else {
     memory_limit_ = "no memory limit";
   }
@@ -114,12 +114,13 @@ absl::Status ChildProcess::CheckConfined() const {
 
 train::ExitInfo DescribeExit(int how, int status, bool out_of_memory, uint64_t memory_bytes) {
   using Reason = train::ExitInfo::Reason;
-  const std::string limit = memory_bytes > 0
-                                ? absl::StrCat(" limit of ", HumanBytes(memory_bytes), " reached")
-                                : " ran out";
+  const std::string ran_out =
+      memory_bytes > 0 ? absl::StrCat("ran out of memory: its limit of ", HumanBytes(memory_bytes),
+                                      " is reached")
+                       : "ran out of memory";
   if (how == CLD_EXITED) {
     if (status == train::kExitOutOfMemory) {
-      return {Reason::kOutOfMemory, status, 0, absl::StrCat("the worker's memory", limit)};
+      return {Reason::kOutOfMemory, status, 0, absl::StrCat("the worker ", ran_out)};
     }
     return {Reason::kExited, status, 0, absl::StrCat("the worker exited with status ", status)};
   }
@@ -127,7 +128,7 @@ train::ExitInfo DescribeExit(int how, int status, bool out_of_memory, uint64_t m
                        absl::StrCat("the worker was killed by ", SignalName(status))};
   if (out_of_memory) {
     info.reason = Reason::kOutOfMemory;
-    absl::StrAppend(&info.text, ": memory", limit);
+    absl::StrAppend(&info.text, ": it ", ran_out);
   } else if (status == SIGKILL) {
     absl::StrAppend(&info.text, ", perhaps by the system for lack of memory");
   }

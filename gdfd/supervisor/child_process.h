@@ -43,7 +43,8 @@ class ChildProcess {
   int pid_fd() const { return pid_fd_.get(); }  // readable when the child has ended
   int socket_fd() const { return socket_.get(); }
   int stderr_fd() const { return stderr_.get(); }
-  // How memory is bounded, or why it is not by a control group.
+  uint64_t memory_bytes() const { return memory_bytes_; }  // its limit; 0: none
+  // How memory is bounded, or what bounds it for want of a control group.
   const std::string& memory_limit() const { return memory_limit_; }
   bool has_cgroup() const { return cgroup_.has_value(); }
 

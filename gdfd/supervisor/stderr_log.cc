@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "core/base/log.h"
+#include "core/base/name.h"
 
 namespace gdf::supervisor {
 
@@ -34,14 +35,15 @@ void StderrLog::Finish() { EndLine(); }
 
 void StderrLog::EndLine() {
   if (line_.empty()) return;
+  last_line_ = SafeText(line_, kMaxLineBytes);
+  line_.clear();
   ++lines_;
-  if (lines_ <= kMaxLines)
-    Log(LogLevel::kInfo, "worker_stderr", {{"job", label_}, {"line", line_}});
+  if (lines_ <= kMaxLines) {
+    Log(LogLevel::kInfo, "worker_stderr", {{"job", label_}, {"line", last_line_}});
+  }
   if (lines_ == kMaxLines) {
     Log(LogLevel::kWarning, "worker_stderr_dropped", {{"job", label_}, {"after_lines", kMaxLines}});
   }
-  last_line_ = std::move(line_);
-  line_.clear();
 }
 
 }  // namespace gdf::supervisor

@@ -1,4 +1,4 @@
-// A worker's standard error as log lines, bounded in length and number.
+// A worker's standard error as log lines, bounded in length and number, and safe to show.
 #ifndef GDF_GDFD_SUPERVISOR_STDERR_LOG_H_
 #define GDF_GDFD_SUPERVISOR_STDERR_LOG_H_
 
@@ -19,7 +19,7 @@ class StderrLog {
   bool ReadAvailable(int fd);
   bool closed() const { return closed_; }  // the other end is
   void Append(std::string_view bytes);
-  // Logs a last line without its newline.
+  // Logs a last line that has no newline.
   void Finish();
 
   // The last line that was not empty: often why the worker ended.

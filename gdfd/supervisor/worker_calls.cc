@@ -39,7 +39,13 @@ void WorkerCalls::Attach(WorkerLink* link, absl::Duration start_timeout) {
   });
 }
 
-absl::Status WorkerCalls::EndedStatus() const { return absl::UnavailableError(ended_->text); }
+// What ran out of memory once does so again.
+absl::Status WorkerCalls::EndedStatus() const {
+  if (ended_->reason == ExitInfo::Reason::kOutOfMemory) {
+    return absl::ResourceExhaustedError(ended_->text);
+  }
+  return absl::UnavailableError(ended_->text);
+}
 
 absl::Status WorkerCalls::Distrust(const absl::Status& problem) {
   const std::string text =
@@ -110,12 +116,19 @@ absl::Status WorkerCalls::Dispatch(Message message) {
     return on_event(message.body);
   }
   if (fields.Has("error")) {
-    pending.done.Set(train::StatusFromJson(message.body["error"]));
+    pending.done.Set(WithLimit(train::StatusFromJson(message.body["error"])));
   } else {
     pending.done.Set(std::move(message));
   }
   Forget(id);
   return absl::OkStatus();
+}
+
+absl::Status WorkerCalls::WithLimit(absl::Status error) const {
+  const uint64_t limit = link_->child().memory_bytes();
+  if (!absl::IsResourceExhausted(error) || limit == 0) return error;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(error.message(), " (limit of the worker's host memory: ", HumanBytes(limit), ")"));
 }
 
 absl::Status WorkerCalls::Greet(const nlohmann::json& hello) {

@@ -34,9 +34,9 @@ class WorkerCalls final : public WorkerEvents, public std::enable_shared_from_th
   // Before anything else. The link must outlive every call.
   void Attach(WorkerLink* link, absl::Duration start_timeout);
 
-  // Sends `message` as request `op` and waits for its reply. The error of the reply, or
-  // kUnavailable when the worker ends first. It is ended as hung when it says nothing for
-  // `silence`.
+  // Sends `message` as request `op` and waits for its reply. The error of the reply; when the worker
+  // ends first, kResourceExhausted if it ran out of memory, else kUnavailable. It is ended as hung
+  // when it says nothing for `silence`.
   Task<absl::StatusOr<train::Message>> Call(const char* op, train::Message message,
                                             absl::Duration silence, OnEvent on_event = {});
 
@@ -62,6 +62,8 @@ class WorkerCalls final : public WorkerEvents, public std::enable_shared_from_th
 
   explicit WorkerCalls(Executor& executor) : executor_(executor) {}
   absl::Status EndedStatus() const;
+  // An error of the worker's; one about memory says how much it may have.
+  absl::Status WithLimit(absl::Status error) const;
   void Arm(uint64_t id, Pending& pending);
   void Forget(uint64_t id);
   absl::Status Greet(const nlohmann::json& hello);

@@ -79,7 +79,10 @@ bool WorkerLink::PollOnce() {
                   {socket_events != 0 ? child_->socket_fd() : -1, socket_events, 0}};
   if (log_.closed()) fds[2].fd = -1;
   const int ready = poll(fds, std::size(fds), socket_open_ ? -1 : kGraceMillis);
-  if (ready == 0) child_->Kill();
+  if (ready == 0) {
+    End(ExitInfo::Reason::kBrokeProtocol,
+        "the worker closed its socket, went on, and was ended");
+  }
   if (ready <= 0) return true;
   if (fds[1].revents != 0) {
     uint64_t count;
