@@ -12,8 +12,10 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
 find_program(GDF_CCACHE ccache)
 if(GDF_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${GDF_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${GDF_CCACHE})
+  # Paths below the source folder are cached relative to it, so that another clone finds what this one built.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${GDF_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 find_program(GDF_MOLD mold)
 if(GDF_MOLD)

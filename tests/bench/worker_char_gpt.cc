@@ -11,9 +11,14 @@
 #include <string>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+
 #include "CLI/CLI.hpp"
 #include "core/data/dataset.h"
+#include "core/data/sampler.h"
 #include "core/data/tokenizer.h"
+#include "gdfd/worker/model/decoder.h"
 #include "gdfd/worker/params/parameters.h"
 #include "gdfd/worker/trainer.h"
 
@@ -62,6 +67,23 @@ config::Gpt2Shape Shape(int64_t vocab) {
   return shape;
 }
 
+// The mean loss over the windows that the reference's script draws for its validation: 100 batches
+// of 12, by torch's generator with seed 7.
+double LossOfReferenceBatches(worker::Trainer& trainer, absl::Span<const int32_t> valid) {
+  constexpr int64_t kBatches = 100, kBatch = 12, kLength = 64;
+  at::Generator generator = at::detail::createCPUGenerator(7);
+  double sum = 0;
+  for (int64_t b = 0; b < kBatches; ++b) {
+    const at::Tensor drawn = at::randint(static_cast<int64_t>(valid.size()) - kLength - 1, {kBatch}, generator,
+                                         at::TensorOptions(at::kLong));
+    const at::Tensor inputs = at::empty({kBatch, kLength}, at::kLong), targets = at::empty_like(inputs);
+    data::CopyWindows(valid, {drawn.data_ptr<int64_t>(), kBatch}, kLength,
+                      {inputs.data_ptr<int64_t>(), kBatch * kLength}, {targets.data_ptr<int64_t>(), kBatch * kLength});
+    sum += trainer.model().decoder().LossSum(inputs, targets).item<double>();
+  }
+  return sum / static_cast<double>(kBatches * kBatch * kLength);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -106,7 +128,7 @@ int main(int argc, char** argv) {
   }
   const double seconds = Now() - started;
   const auto whole = ValueOrDie(trainer->Evaluate(0));
-  std::printf("{\"whole_validation_loss\": %.4f, \"seconds\": %.2f, \"threads\": %d}\n", whole.loss,
-              seconds, threads);
+  std::printf("{\"whole_validation_loss\": %.4f, \"reference_batches_loss\": %.4f, \"seconds\": %.2f, \"threads\": %d}\n",
+              whole.loss, LossOfReferenceBatches(*trainer, corpus.valid()), seconds, threads);
   return 0;
 }
