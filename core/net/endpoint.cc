@@ -1,5 +1,7 @@
 #include "core/net/endpoint.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
@@ -27,6 +29,13 @@ std::string EndpointText(const asio::ip::tcp::endpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
   return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
                                     : absl::StrCat(host, ":", endpoint.port());
+}
+
+asio::ip::address PlaceOf(const asio::ip::tcp::endpoint& endpoint) {
+  if (!endpoint.address().is_v6()) return endpoint.address();
+  asio::ip::address_v6::bytes_type bytes = endpoint.address().to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return asio::ip::address_v6(bytes);
 }
 
 }  // namespace gdf::net

@@ -20,6 +20,9 @@ struct HostPort {
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 // As ParseHostPort reads it.
 std::string EndpointText(const asio::ip::tcp::endpoint& endpoint);
+// What limits by address count by: the address; of an IPv6 one the first 64 bits, since whoever has
+// one has all that begin so (RFC 4291, section 2.5.1).
+asio::ip::address PlaceOf(const asio::ip::tcp::endpoint& endpoint);
 
 }  // namespace gdf::net
 

@@ -1,6 +1,8 @@
 #include "core/net/listener.h"
 
+#include <algorithm>
 #include <asio/ip/v6_only.hpp>
+#include <asio/post.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +18,15 @@ using asio::ip::tcp;
 // When the process is out of descriptors, accepting again at once would only spin.
 constexpr absl::Duration kAcceptRetry = absl::Milliseconds(200);
 
+size_t AtLeastOne(int limit) { return static_cast<size_t>(std::max(1, limit)); }
+
 }  // namespace
+
+Listener::Listener(std::shared_ptr<IoWorld> world)
+    : world_(std::move(world)),
+      retry_(world_->io),
+      half_open_(AtLeastOne(world_->options.max_half_open),
+                 AtLeastOne(world_->options.max_half_open_per_address)) {}
 
 absl::StatusOr<std::shared_ptr<Listener>> Listener::Bind(std::shared_ptr<IoWorld> world) {
   std::shared_ptr<Listener> listener(new Listener(std::move(world)));
@@ -89,38 +99,36 @@ void Listener::Accept(size_t index) {
 
 void Listener::Admit(tcp::socket socket) {
   std::error_code ec;
-  const asio::ip::address address = socket.remote_endpoint(ec).address();
+  const asio::ip::address place = PlaceOf(socket.remote_endpoint(ec));
   if (ec) return;
-  const auto known = half_open_.find(address);
-  const TlsTransportOptions& options = world_->options;
-  if (half_open_total_ >= options.max_half_open ||
-      (known != half_open_.end() && known->second >= options.max_half_open_per_address)) {
-    return;  // the socket closes
+  const auto connection =
+      std::make_shared<Connection>(world_, std::move(socket), /*expected=*/std::nullopt);
+  const auto [number, pushed] = half_open_.Add(place, connection);
+  if (pushed) {
+    Log(LogLevel::kDebug, "handshake_cut_short", {{"reason", "too many connections at once"}});
+    (*pushed)->Stop();
   }
-  ++half_open_[address];
-  ++half_open_total_;
-  auto connection = std::make_shared<Connection>(world_, std::move(socket), std::nullopt);
-  connection->Handshake([self = shared_from_this(), connection, address](absl::Status secured) {
-    if (!secured.ok()) {
-      self->Leave(address);
+  const std::weak_ptr<Connection> weak = connection;
+  const auto leave = [self = shared_from_this(), place, number = number] {
+    self->half_open_.Remove(place, number);
+  };
+  connection->Handshake([self = shared_from_this(), weak, leave](absl::Status secured) {
+    const std::shared_ptr<Connection> greeting = weak.lock();
+    if (!secured.ok() || greeting == nullptr) {
+      leave();
       Log(LogLevel::kDebug, "handshake_failed", {{"reason", secured}});
       return;
     }
-    connection->Greet(Purpose::kMain, [self, connection, address](absl::StatusOr<Hello> hello) {
-      self->Leave(address);
-      if (!hello.ok()) {
+    greeting->Greet(Purpose::kMain, [self, weak, leave](absl::StatusOr<Hello> hello) {
+      const std::shared_ptr<Connection> known = weak.lock();
+      if (!hello.ok() || known == nullptr || !self->accepted_) {
+        leave();
         Log(LogLevel::kInfo, "hello_refused", {{"reason", hello.status()}});
-      } else if (self->accepted_) {
-        self->accepted_(connection, *hello);
+        return;
       }
+      self->accepted_(known, *hello, [self, leave] { asio::post(self->world_->io, leave); });
     });
   });
-}
-
-void Listener::Leave(const asio::ip::address& address) {
-  --half_open_total_;
-  const auto it = half_open_.find(address);
-  if (--it->second == 0) half_open_.erase(it);
 }
 
 }  // namespace gdf::net

@@ -22,9 +22,10 @@ struct TlsTransportOptions {
   std::vector<std::string> listen = {"0.0.0.0:0", "[::]:0"};
   RateLimits limits;
   int max_stripes = 3;      // bulk connections per peer
-  int max_half_open = 128;  // accepted, handshake not finished
-  int max_half_open_per_address = 32;
-  int max_strangers = 64;                                // connections
+  int max_half_open = 128;  // accepted, and not known yet who it is; one more pushes another out
+  int max_half_open_per_address = 32;  // IPv6: per /64, here and below
+  int max_strangers = 64;              // connections; one more is refused
+  int max_strangers_per_address = 16;
   absl::Duration handshake_timeout = absl::Seconds(10);  // TCP connect, TLS and hello together
   absl::Duration keepalive_idle = absl::Seconds(15);     // silence after which a peer is asked
   absl::Duration keepalive_timeout = absl::Seconds(10);  // and how long it has to answer

@@ -197,15 +197,27 @@ absl::Status PeerTable::MayJoin(const Connection& connection) const {
                                                      peer->links.size(),
                                                      " connections already, as many as it may"));
   }
-  if (admission == Admission::kStranger && !connection.dialled()) {
-    const auto strangers = std::count_if(links_.begin(), links_.end(), [this](const auto& entry) {
-      const Peer* other = Find(entry.second->peer());
-      return other->admission == Admission::kStranger && !entry.first->dialled();
-    });
-    if (strangers >= world_->options.max_strangers) {
-      return absl::ResourceExhaustedError(
-          "too many nodes that are not members are connected; try again later");
-    }
+  if (admission == Admission::kStranger && !connection.dialled()) return MayVisit(connection);
+  return absl::OkStatus();
+}
+
+absl::Status PeerTable::MayVisit(const Connection& connection) const {
+  const asio::ip::address place = PlaceOf(connection.remote());
+  int strangers = 0;
+  int neighbours = 0;
+  for (const auto& [other, link] : links_) {
+    if (other->dialled() || Find(link->peer())->admission != Admission::kStranger) continue;
+    ++strangers;
+    if (PlaceOf(other->remote()) == place) ++neighbours;
+  }
+  if (strangers >= world_->options.max_strangers) {
+    return absl::ResourceExhaustedError(
+        "too many nodes that are not members are connected; try again later");
+  }
+  if (neighbours >= world_->options.max_strangers_per_address) {
+    return absl::ResourceExhaustedError(absl::StrCat("too many nodes that are not members are "
+                                                     "connected from ",
+                                                     place.to_string(), "; try again later"));
   }
   return absl::OkStatus();
 }

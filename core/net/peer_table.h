@@ -79,6 +79,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   void Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses);
   void OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result);
   absl::Status MayJoin(const Connection& connection) const;
+  absl::Status MayVisit(const Connection& connection) const;  // as one that is no member
   void AddLink(std::shared_ptr<Connection> connection, const Hello& hello, Purpose purpose);
   void DrainSpareMains(Peer& peer);
   void CloseIfDrained(Link& link);

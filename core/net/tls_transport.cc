@@ -2,6 +2,7 @@
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
+#include <functional>
 #include <utility>
 
 #include "core/base/compute_pool.h"
@@ -40,11 +41,15 @@ absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
   auto parts = std::make_unique<Parts>(world);
   parts->listen_addresses = listener->bound();
   asio::post(world->io, [listener, weak = std::weak_ptr(parts->peers), world] {
-    listener->Start([weak, world](std::shared_ptr<Connection> connection, Hello hello) {
-      world->executor.Post([weak, connection = std::move(connection), hello] {
-        if (const std::shared_ptr<PeerTable> peers = weak.lock())
-          peers->OnAccepted(connection, hello);
-      });
+    listener->Start([weak, world](std::shared_ptr<Connection> connection, Hello hello,
+                                  std::function<void()> taken) {
+      world->executor.Post(
+          [weak, connection = std::move(connection), hello, taken = std::move(taken)] {
+            if (const std::shared_ptr<PeerTable> peers = weak.lock()) {
+              peers->OnAccepted(connection, hello);
+            }
+            taken();
+          });
     });
   });
   parts->thread.Submit([world] { world->io.run(); });

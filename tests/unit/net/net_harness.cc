@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -73,7 +74,7 @@ void TestNode::ServeStream(std::string method, Transport::StreamHandler handler,
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId, Buffer request) { co_return request; }
 
-RawClient::RawClient(const std::string& address) {
+RawClient::RawClient(const std::string& address, const std::string& from) {
   const HostPort parsed = *ParseHostPort(address);
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -82,12 +83,23 @@ RawClient::RawClient(const std::string& address) {
   socket_ = socket(AF_INET, SOCK_STREAM, 0);
   const timeval limit{20, 0};
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  if (!from.empty()) {
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    REQUIRE(inet_pton(AF_INET, from.c_str(), &own.sin_addr) == 1);
+    REQUIRE(bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof(own)) == 0);
+  }
   REQUIRE(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
 }
 
 RawClient::~RawClient() {
   ssl_.reset();
   close(socket_);
+}
+
+bool RawClient::HungUp() const {
+  pollfd watched{socket_, POLLRDHUP, 0};
+  return poll(&watched, 1, 0) == 1;
 }
 
 bool RawClient::Secure(int number) {

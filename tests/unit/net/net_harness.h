@@ -105,8 +105,8 @@ Task<absl::StatusOr<Buffer>> Echo(NodeId peer, Buffer request);
 // A blocking TLS client under our own control.
 class RawClient {
  public:
-  // TCP only until Secure().
-  explicit RawClient(const std::string& address);
+  // TCP only until Secure(). `from`: the address to call from, where it matters.
+  explicit RawClient(const std::string& address, const std::string& from = "");
   ~RawClient();
   bool Secure(int number);
   void Write(std::string_view bytes);       // over TLS
@@ -114,6 +114,8 @@ class RawClient {
   // Until the other side closes; at most 20 s. The text of the kClose it sent, or "".
   std::string ReadUntilClosed();
   bool closed() const { return closed_; }
+  // Whether the other side has closed, without reading.
+  bool HungUp() const;
 
  private:
   int socket_ = -1;

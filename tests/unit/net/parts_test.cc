@@ -1,8 +1,10 @@
 // Frames, the write queue, rate limits and addresses, without sockets.
+#include <asio/ip/address.hpp>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 
+#include "core/net/crowd.h"
 #include "core/net/endpoint.h"
 #include "core/net/frame.h"
 #include "core/net/port_mapping.h"
@@ -105,6 +107,38 @@ TEST_CASE("net: the token bucket lets through its rate") {
   }
   // 10,000 bytes at 1000 a second, of which the last 100 and the first 50 ms need no waiting.
   CHECK(absl::ToDoubleSeconds(now - start) == Approx(9.85).margin(0.11));
+}
+
+TEST_CASE("net: a crowd pushes out the oldest of its most crowded place") {
+  Crowd<char, int> crowd(4, 3);
+  CHECK_FALSE(crowd.Add('a', 1).pushed);
+  CHECK_FALSE(crowd.Add('a', 2).pushed);
+  CHECK_FALSE(crowd.Add('a', 3).pushed);
+  CHECK(crowd.Add('a', 4).pushed == 1);  // its place has no more room
+  const auto five = crowd.Add('b', 5);
+  CHECK_FALSE(five.pushed);
+  CHECK(crowd.size() == 4);
+  CHECK(crowd.Add('c', 6).pushed == 2);  // nobody has room: "a" has most
+  CHECK(crowd.Add('d', 7).pushed == 3);
+  CHECK(crowd.Add('e', 8).pushed == 4);  // all places are alike: the oldest
+  CHECK(crowd.Add('f', 9).pushed == 5);
+  crowd.Remove('b', five.number);  // it is gone already
+  CHECK(crowd.size() == 4);
+  const auto ten = crowd.Add('g', 10);
+  CHECK(ten.pushed == 6);
+  crowd.Remove('g', ten.number);
+  crowd.Remove('g', ten.number);
+  CHECK(crowd.size() == 3);
+  CHECK_FALSE(crowd.Add('h', 11).pushed);
+}
+
+TEST_CASE("net: IPv6 addresses of one network count as one") {
+  const auto place = [](const char* address) {
+    return PlaceOf({asio::ip::make_address(address), 7420}).to_string();
+  };
+  CHECK(place("192.0.2.7") == "192.0.2.7");
+  CHECK(place("2001:db8:1:2:3:4:5:6") == "2001:db8:1:2::");
+  CHECK(place("::1") == "::");
 }
 
 TEST_CASE("net: addresses") {

@@ -1,5 +1,8 @@
 #include "core/net/tls_transport.h"
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -489,6 +492,89 @@ TEST_CASE("net: who does not finish the handshake is dropped, and does not lock 
   a.Knows(b);
   b.Serve("echo", Echo);
   CHECK(a.Call(b.id(), "echo", Buffer("x")).ok());
+}
+
+TEST_CASE("net: a flood of connections that say nothing does not keep a member out") {
+  TlsTransportOptions options = Loopback();
+  options.handshake_timeout = absl::Minutes(10);  // none of them leaves by itself
+  options.max_half_open = 16;
+  options.max_half_open_per_address = 8;
+  TestNode b(2, options);
+  b.Serve("echo", Echo);
+  std::vector<std::unique_ptr<RawClient>> flood;
+  const auto from = [&](const std::string& address) {
+    flood.push_back(std::make_unique<RawClient>(b.address(), address));
+  };
+  SECTION("from one address, which is the member's too") {
+    for (int i = 0; i < 40; ++i) from("127.0.0.1");
+  }
+  SECTION("from many addresses") {
+    for (int i = 0; i < 60; ++i) from("127.0.0." + std::to_string(2 + i % 30));
+  }
+  TestNode a(1);
+  a.Knows(b);
+  CHECK(a.Call(b.id(), "echo", Buffer("x")).ok());
+  // What is held for all of them is bounded.
+  const size_t most = flood.size() == 40 ? 8 : 16;
+  b.Eventually([&] {
+    const auto held = std::count_if(flood.begin(), flood.end(),
+                                    [](const auto& client) { return !client->HungUp(); });
+    return static_cast<size_t>(held) <= most;
+  });
+  // And again while the flood goes on.
+  std::atomic<bool> enough = false;
+  ThreadPool flooder(1);
+  flooder.Submit([&] {
+    for (int i = 0; !enough; ++i) RawClient(b.address(), "127.0.1." + std::to_string(1 + i % 9));
+  });
+  for (int i = 0; i < 5; ++i) {
+    TestNode c(3 + i);
+    c.Knows(b);
+    CHECK(c.Call(b.id(), "echo", Buffer("x")).ok());
+  }
+  enough = true;
+}
+
+TEST_CASE("net: those that are no members are few, in all and from one address") {
+  TlsTransportOptions options = Loopback();
+  options.max_strangers = 4;
+  options.max_strangers_per_address = 2;
+  const NodeId member = IdOf(1);
+  TestNode b(2, options, [member](NodeId id) {
+    return id == member ? Admission::kMember : Admission::kStranger;
+  });
+  b.Serve("echo", Echo);
+  int next_key = 10;
+  const auto visit = [&](const std::string& from) {
+    auto client = std::make_unique<RawClient>(b.address(), from);
+    REQUIRE(client->Secure(next_key));
+    client->Write(Bytes(HelloFrame({.incarnation = 7, .purpose = Purpose::kMain})));
+    return client;
+  };
+  const auto admitted = [&] {  // a key that b is connected with
+    const NodeId id = IdOf(next_key++);
+    b.Eventually([&] { return b.transport().Connected(id); });
+  };
+  const auto first = visit("127.0.0.2");
+  admitted();
+  auto second = visit("127.0.0.2");
+  admitted();
+  CHECK(visit("127.0.0.2")->ReadUntilClosed().find("connected from 127.0.0.2") !=
+        std::string::npos);
+  const auto third = visit("127.0.0.3");
+  admitted();
+  const auto fourth = visit("127.0.0.4");
+  admitted();
+  CHECK(visit("127.0.0.5")->ReadUntilClosed().find("too many") != std::string::npos);
+  // A member is none of them.
+  TestNode a(1);
+  a.Knows(b);
+  CHECK(a.Call(b.id(), "echo", Buffer("x")).ok());
+  // Where one has gone another may come.
+  second.reset();
+  b.Eventually([&] { return b.transport().Peers().size() == 4; });
+  const auto fifth = visit("127.0.0.5");
+  admitted();
 }
 
 TEST_CASE("net: a peer that falls silent is noticed") {
