@@ -8,6 +8,7 @@
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/membership/succession.h"
 
 namespace gdf::membership {
 namespace {
@@ -17,6 +18,8 @@ constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
 constexpr absl::Duration kLastRetry =
     absl::Seconds(10);  // a coordinator that comes back is found this soon
+// Of a log that comes from who may be a coordinator under a new key: what is held of it unproven.
+constexpr size_t kMaxUnprovenBytes = size_t{64} << 20;
 // A coordinator cuts a member that was put out this much later, so that it hears of it, and its
 // last request is answered: a node that replaces its key must know that it was recorded. Until then
 // the state refuses what it asks.
@@ -53,7 +56,7 @@ net::Admission Membership::Admit(const NodeId& peer) {
   if (member.ok() && member->status == state::MemberStatus::kActive) return net::Admission::kMember;
   if (member.ok() && member->status == state::MemberStatus::kBanned)
     return net::Admission::kRefused;
-  return coordinator() ? net::Admission::kStranger : net::Admission::kRefused;
+  return coordinator() || candidate_ == peer ? net::Admission::kStranger : net::Admission::kRefused;
 }
 
 std::vector<NodeId> Membership::Coordinators() {
@@ -192,10 +195,12 @@ Task<void> Membership::Follow() {
     for (const NodeId& coordinator : Coordinators()) {
       const uint64_t before = env_.state.last_applied();
       absl::Status lost = co_await FollowOnce(coordinator);
-      if (following_ || env_.state.last_applied() > before) pause = kFirstRetry;
+      if (following_) pause = kFirstRetry;
       following_ = false;
       online_.clear();
       NoteLoss(coordinator, std::move(lost));
+      if (!joining_) co_await LookForSuccessor(coordinator);
+      if (env_.state.last_applied() > before) pause = kFirstRetry;
     }
     if (absl::Status expelled = CheckExpelled(); !expelled.ok()) {
       last_error_ = expelled;
@@ -216,6 +221,53 @@ void Membership::NoteLoss(const NodeId& coordinator, absl::Status why) {
   last_error_ = std::move(why);
   if (on_refused_ && last_error_.code() == absl::StatusCode::kPermissionDenied)
     on_refused_(last_error_);
+}
+
+// A coordinator that replaced its key while this node was away answers at its address under another
+// id. Its log shows whether it is the same: the old key has signed the new one.
+Task<void> Membership::LookForSuccessor(NodeId coordinator) {
+  const absl::StatusOr<state::Member> known = env_.state.member(coordinator);
+  if (!known.ok()) co_return;
+  const std::vector<NodeId> others = env_.transport.AnsweredInstead(coordinator);
+  for (const NodeId& found : others) {
+    if (env_.state.member(found).ok()) continue;
+    candidate_ = found;
+    env_.transport.SetAddresses(found, known->profile.addresses);
+    const absl::Status followed = co_await FollowSuccessor(coordinator, found);
+    candidate_.reset();
+    Log(LogLevel::kInfo, "coordinator_successor",
+        {{"coordinator", coordinator.Short()}, {"found", found.Short()}, {"result", followed}});
+    if (followed.ok()) co_return;
+    env_.transport.SetAddresses(found, {});
+    env_.transport.RecheckAdmission();
+  }
+}
+
+// What comes is kept aside until it is proven.
+Task<absl::Status> Membership::FollowSuccessor(NodeId coordinator, NodeId found) {
+  GDF_CO_ASSIGN_OR_RETURN(state::Network network, env_.state.network());
+  absl::StatusOr<std::unique_ptr<net::Stream>> stream = co_await env_.transport.Open(
+      found, "membership.watch", net::Priority::kControl, kOpenTimeout);
+  GDF_CO_RETURN_IF_ERROR(stream.status());
+  const wire::WatchCall call{env_.state.last_applied() + 1};
+  GDF_CO_RETURN_IF_ERROR(co_await (*stream)->Send(Buffer(wire::Encode(call))));
+  SuccessionProof proof(network.id, coordinator);
+  std::vector<Buffer> updates;
+  size_t bytes = 0;
+  while (proof.current() != found) {
+    absl::StatusOr<std::optional<Buffer>> message = co_await (*stream)->Receive(kOpenTimeout);
+    GDF_CO_RETURN_IF_ERROR(message.status());
+    if (!message->has_value()) co_return absl::UnavailableError("it ended the stream");
+    bytes += (*message)->size();
+    if (bytes > kMaxUnprovenBytes) {
+      co_return absl::ResourceExhaustedError("its log goes on without a proof of the new key");
+    }
+    GDF_CO_ASSIGN_OR_RETURN(wire::WatchUpdate update, wire::DecodeWatchUpdate((*message)->view()));
+    for (const wire::LogEntryBytes& entry : update.entries) proof.Take(entry.command);
+    updates.push_back(**std::move(message));
+  }
+  for (const Buffer& update : updates) GDF_CO_RETURN_IF_ERROR(Apply(update.view()));
+  co_return absl::OkStatus();
 }
 
 absl::Status Membership::CheckExpelled() {

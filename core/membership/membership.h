@@ -85,6 +85,8 @@ class Membership {
   Task<void> Follow();
   Task<absl::Status> FollowOnce(NodeId coordinator);
   void NoteLoss(const NodeId& coordinator, absl::Status why);
+  Task<void> LookForSuccessor(NodeId coordinator);
+  Task<absl::Status> FollowSuccessor(NodeId coordinator, NodeId found);
   absl::Status CheckExpelled();
   absl::Status CheckSameLog(const wire::WatchUpdate& update);
   absl::Status Apply(std::string_view update_bytes);
@@ -94,6 +96,7 @@ class Membership {
   Environment env_;
   wire::NodeProfile profile_;
   std::optional<trust::Invite> joining_;  // from Join until the first log entry is here
+  std::optional<NodeId> candidate_;       // may be a coordinator under a new key
   std::unique_ptr<Coordinator> coordinator_;
   bool following_ = false;
   bool recheck_pending_ = false;

@@ -76,16 +76,15 @@ void Connection::DriveHandshake() {
 }
 
 absl::Status Connection::CheckPeer() {
-  GDF_ASSIGN_OR_RETURN(const NodeId found, PeerOf(ssl_.get()));
-  if (expected_ && found != *expected_) {
-    return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is node ",
-                                                   found.ToString(), ", expected node ",
-                                                   expected_->ToString()));
-  }
-  if (found == world_->tls.self()) {
+  GDF_ASSIGN_OR_RETURN(peer_, PeerOf(ssl_.get()));
+  if (peer_ == world_->tls.self()) {
     return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is this node itself"));
   }
-  peer_ = found;
+  if (expected_ && peer_ != *expected_) {
+    return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is node ",
+                                                   peer_.ToString(), ", expected node ",
+                                                   expected_->ToString()));
+  }
   return absl::OkStatus();
 }
 

@@ -62,7 +62,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   // As the kernel counts; after the end the last values, rtt zero.
   TrafficCounters counters() const;
 
-  // Constant after the handshake.
+  // Constant after the handshake; zero before. When that failed, who it is instead of `expected`.
   const NodeId& peer() const { return peer_; }
   bool dialled() const { return dialled_; }
   const asio::ip::tcp::endpoint& remote() const { return remote_; }

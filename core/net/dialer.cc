@@ -105,9 +105,11 @@ void Dialer::Secure(tcp::socket socket) {
   securing_.push_back(connection);
   connection->Handshake(
       [self = shared_from_this(), weak = std::weak_ptr(connection)](absl::Status status) {
-        if (self->over_ || self->won_) return;
-        if (!status.ok()) return self->AttemptFailed(std::string(status.message()));
-        if (auto winner = weak.lock()) self->Won(winner);
+        const std::shared_ptr<Connection> secured = weak.lock();
+        if (self->over_ || self->won_ || secured == nullptr) return;
+        if (status.ok()) return self->Won(secured);
+        if (!secured->peer().zero()) self->others_.push_back(secured->peer());
+        self->AttemptFailed(std::string(status.message()));
       });
 }
 
@@ -163,7 +165,7 @@ void Dialer::Finish(absl::StatusOr<Dialled> result) {
   for (const auto& connection : securing_) connection->Stop();
   connecting_.clear();
   securing_.clear();
-  if (Done done = std::exchange(done_, nullptr)) done(std::move(result));
+  if (Done done = std::exchange(done_, nullptr)) done(std::move(result), std::move(others_));
 }
 
 }  // namespace gdf::net

@@ -26,8 +26,9 @@ struct Dialled {
 // failed (RFC 8305); the first finished TLS handshake with the right key wins.
 class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer> {
  public:
-  // kUnavailable with the reason for each address; or what the peer itself refused with.
-  using Done = std::function<void(absl::StatusOr<Dialled>)>;
+  // kUnavailable with the reason for each address; or what the peer itself refused with. `others`:
+  // who answered at its addresses with keys of their own.
+  using Done = std::function<void(absl::StatusOr<Dialled>, std::vector<NodeId> others)>;
 
   Dialer(std::shared_ptr<IoWorld> world, NodeId peer, Purpose purpose,
          std::vector<std::string> addresses, Done done);
@@ -56,6 +57,7 @@ class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer
   std::vector<std::shared_ptr<asio::ip::tcp::socket>> connecting_;
   std::vector<std::shared_ptr<Connection>> securing_;
   std::vector<std::string> failures_;
+  std::vector<NodeId> others_;
   int resolving_ = 0;
   int running_ = 0;
   bool won_ = false;

@@ -145,11 +145,11 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
 void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses) {
   Peer& peer = peers_[id];
   (purpose == Purpose::kMain ? peer.dialling_main : peer.dialling_stripe) = true;
-  auto done = [weak = weak_from_this(), world = world_, id,
-               purpose](absl::StatusOr<Dialled> result) {
-    world->executor.Post([weak, id, purpose, result = std::move(result)] {
+  auto done = [weak = weak_from_this(), world = world_, id, purpose](
+                  absl::StatusOr<Dialled> result, std::vector<NodeId> others) {
+    world->executor.Post([weak, id, purpose, result = std::move(result), others] {
       if (const std::shared_ptr<PeerTable> table = weak.lock()) {
-        table->OnDialled(id, purpose, result);
+        table->OnDialled(id, purpose, result, others);
       }
     });
   };
@@ -159,9 +159,11 @@ void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string>
   });
 }
 
-void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result) {
+void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result,
+                          std::vector<NodeId> others) {
   if (shut_down_) return;
   Peer& peer = peers_[id];
+  peer.others = std::move(others);
   const bool main = purpose == Purpose::kMain;
   (main ? peer.dialling_main : peer.dialling_stripe) = false;
   if (result.ok()) {
@@ -413,6 +415,11 @@ std::vector<NodeId> PeerTable::Connected() const {
     if (Main(peer)) ids.push_back(id);
   }
   return ids;
+}
+
+std::vector<NodeId> PeerTable::AnsweredInstead(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  return entry == nullptr ? std::vector<NodeId>() : entry->others;
 }
 
 Registration PeerTable::Watch(Transport::PeerWatcher watcher) {

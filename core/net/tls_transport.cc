@@ -99,6 +99,9 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> TlsTransport::Open(NodeId peer, st
 void TlsTransport::SetAddresses(NodeId peer, std::vector<std::string> host_ports) {
   parts_->peers->SetAddresses(peer, std::move(host_ports));
 }
+std::vector<NodeId> TlsTransport::AnsweredInstead(NodeId peer) const {
+  return parts_->peers->AnsweredInstead(peer);
+}
 void TlsTransport::SetAdmission(std::function<Admission(NodeId)> policy) {
   parts_->peers->SetAdmission(std::move(policy));
 }

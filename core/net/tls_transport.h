@@ -42,6 +42,7 @@ class TlsTransport final : public Transport {
                                                      Priority priority,
                                                      absl::Duration timeout) override;
   void SetAddresses(NodeId peer, std::vector<std::string> host_ports) override;
+  std::vector<NodeId> AnsweredInstead(NodeId peer) const override;
   void SetAdmission(std::function<Admission(NodeId)> policy) override;
   void RecheckAdmission() override;
   void Disconnect(NodeId peer, absl::Status why) override;

@@ -137,6 +137,10 @@ class Transport {
   // what was known; an empty list means that it is reached only over connections that it opens.
   virtual void SetAddresses(NodeId peer, std::vector<std::string> host_ports) = 0;
 
+  // Who answered at `peer`'s addresses when it was dialled last, with keys of their own: strangers,
+  // or `peer` under a new key.
+  virtual std::vector<NodeId> AnsweredInstead(NodeId peer) const = 0;
+
   // Decides about each peer when it connects; without a policy everybody is a stranger. `policy` is
   // called on the executor and must outlive the transport.
   virtual void SetAdmission(std::function<Admission(NodeId)> policy) = 0;

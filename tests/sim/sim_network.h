@@ -92,6 +92,7 @@ class SimTransport final : public net::Transport {
   Task<absl::StatusOr<std::unique_ptr<net::Stream>>> Open(NodeId peer, std::string method, net::Priority priority,
                                                           absl::Duration timeout) override;
   void SetAddresses(NodeId, std::vector<std::string>) override {}
+  std::vector<NodeId> AnsweredInstead(NodeId) const override { return {}; }
   void SetAdmission(std::function<net::Admission(NodeId)> policy) override { policy_ = std::move(policy); }
   void RecheckAdmission() override;
   void Disconnect(NodeId peer, absl::Status why) override;

@@ -143,6 +143,115 @@ TEST_CASE("A member's copy of the state brings a lost coordinator back") {
   CHECK(n2.Follows(n1));
 }
 
+// A coordinator and a member, in files, and the coordinator's key replaced while the member is away.
+struct Rotated {
+  LoopThread loop;
+  testing::TemporaryFolder folder;
+  const trust::NodeKey next = TestMember::KeyOf(11);
+  const trust::NodeKey last = TestMember::KeyOf(12);
+  NetworkId network;
+  std::string address;
+  uint64_t at_parting = 0;
+
+  Rotated() {
+    TestMember n1(loop, {.number = 1, .state_path = Path("n1")});
+    n1.Found();
+    address = n1.address();
+    network = loop.On([&] { return n1.state().network()->id; });
+    {
+      TestMember n2(loop, {.number = 2, .state_path = Path("n2")});
+      n2.JoinAs(n1, {Role::kContributor});
+      REQUIRE(n2.Follows(n1));
+      at_parting = n2.applied();
+    }
+    REQUIRE(n1.Do(Note(n1.id(), "meanwhile")).ok());
+    REQUIRE(n1.Do(Rotation(n1.key(), next)).ok());
+  }
+  std::string Path(const std::string& name) const { return folder.path() + "/" + name + ".db"; }
+  wire::RotateKey Rotation(const trust::NodeKey& from, const trust::NodeKey& to) const {
+    return {trust::KeyRotation::Make(network, from, to, 1'700'000'000'000)};
+  }
+  TestMember::Options Coordinator(int number) const {
+    return {.number = number, .name = "n1", .state_path = Path("n1"), .listen = address};
+  }
+};
+
+TEST_CASE("A member that was away while its coordinator replaced its key follows the new one") {
+  Rotated world;
+  LoopThread& loop = world.loop;
+  auto n1 = std::make_unique<TestMember>(loop, world.Coordinator(11));
+  SECTION("once") {}
+  SECTION("twice") {
+    REQUIRE(n1->Do(world.Rotation(n1->key(), world.last)).ok());
+    n1.reset();
+    n1 = std::make_unique<TestMember>(loop, world.Coordinator(12));
+  }
+  TestMember n2(loop, {.number = 2, .state_path = world.Path("n2")});
+  CHECK(n2.Follows(*n1));
+  CHECK(loop.Comes(
+      [&] { return n2.membership().connected() && n1->membership().IsOnline(n2.id()); }));
+  REQUIRE(n2.Do(Note(n2.id(), "here again")).ok());
+  CHECK(loop.On([&] { return *n1->state().StateDigest() == *n2.state().StateDigest(); }));
+}
+
+// Serves `entries` as a coordinator's log, whoever asks.
+Task<void> ServeLog(std::vector<wire::LogEntryBytes> entries, int* served,
+                    std::unique_ptr<net::Stream> stream) {
+  auto request = co_await stream->Receive();
+  if (!request.ok()) co_return;
+  wire::WatchUpdate update;
+  update.entries = std::move(entries);
+  const absl::Status sent = co_await stream->Send(Buffer(wire::Encode(update)));
+  if (sent.ok()) stream->Finish();
+  ++*served;
+}
+
+TEST_CASE("Whoever answers at a coordinator's address without its successor's key is not followed") {
+  Rotated world;
+  LoopThread& loop = world.loop;
+  const trust::NodeKey coordinator = TestMember::KeyOf(1), thief = TestMember::KeyOf(66);
+  wire::Command command;
+  SECTION("it has no proof") { command.body = Note(thief.id(), "trust me"); }
+  SECTION("it has signed itself") { command.body = world.Rotation(thief, thief); }
+  SECTION("the old key has signed another") {
+    command.body = world.Rotation(coordinator, world.next);
+  }
+  SECTION("the old key has signed it for another network") {
+    const NetworkId other(HashBytes("another network"));
+    command.body =
+        wire::RotateKey{trust::KeyRotation::Make(other, coordinator, thief, 1'700'000'000'000)};
+  }
+  SECTION("a signature was changed") {
+    std::string record = world.Rotation(coordinator, thief).record;
+    record[record.size() - 100] = static_cast<char>(record[record.size() - 100] ^ 1);
+    command.body = wire::RotateKey{record};
+  }
+  command.actor = coordinator.id();
+  net::TlsTransportOptions options;
+  options.listen = {world.address};
+  int served = 0;
+  std::unique_ptr<net::TlsTransport> impostor;
+  net::Registration serving;
+  loop.On([&] {
+    impostor = *net::TlsTransport::Start(loop.executor(), thief.private_seed(), options);
+    impostor->SetAdmission([](NodeId) { return net::Admission::kMember; });
+    serving = impostor->HandleStream(
+        "membership.watch",
+        [&, bytes = wire::EncodeCommand(command)](NodeId, std::unique_ptr<net::Stream> stream) {
+          return ServeLog({{world.at_parting + 1, bytes}}, &served, std::move(stream));
+        },
+        {});
+  });
+  TestMember n2(loop, {.number = 2, .state_path = world.Path("n2")});
+  CHECK(loop.Comes([&] { return served >= 2; }));  // it was asked, refused, and asked again
+  CHECK(n2.applied() == world.at_parting);
+  CHECK_FALSE(loop.On([&] { return n2.membership().connected(); }));
+  loop.On([&] {
+    serving.Reset();
+    impostor.reset();
+  });
+}
+
 TEST_CASE("The same request is recorded once, also across a coordinator's restart") {
   testing::TemporaryFolder folder;
   LoopThread loop;
