@@ -16,6 +16,8 @@ constexpr std::pair<std::string_view, LogLevel> kLogLevels[] = {{"debug", LogLev
                                                                 {"info", LogLevel::kInfo},
                                                                 {"warning", LogLevel::kWarning},
                                                                 {"error", LogLevel::kError}};
+constexpr std::pair<std::string_view, GpuUse> kGpuUses[] = {
+    {"auto", GpuUse::kAuto}, {"always", GpuUse::kAlways}, {"never", GpuUse::kNever}};
 constexpr uint64_t kMinRate = 1000;  // below this even control messages would time out
 constexpr uint64_t kMaxRate = uint64_t{1} << 50;
 constexpr uint64_t kMinDiskCache = uint64_t{64} << 20;
@@ -107,6 +109,7 @@ class NodeConfigParser {
     if (memory > 0) l.memory_bytes = memory;
     map.Int("cpu_threads", Need::kOptional, {0, 1024}, &l.cpu_threads);
     map.Int("tasks", Need::kOptional, {1, 64}, &l.tasks);
+    map.Enum<GpuUse>("gpus", Need::kOptional, kGpuUses, &l.gpus);
     map.Finish();
   }
 

@@ -26,6 +26,9 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
 // The text that ParseEndpoint reads as the same endpoint.
 std::string ToString(const Endpoint& endpoint);
 
+// kAuto: where the system shows an NVIDIA device; kAlways: also where it shows none, as in some
+// containers.
+enum class GpuUse { kAuto, kAlways, kNever };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogTarget { kStderr, kJournald, kFile };
 
@@ -43,6 +46,7 @@ struct NodeLimits {
   std::optional<uint64_t> memory_bytes;            // for tasks; absent: 80 % of the machine's
   int64_t cpu_threads = 0;                         // for tasks; 0: all
   int64_t tasks = 1;                               // that run at the same time
+  GpuUse gpus = GpuUse::kAuto;                     // whether they are looked for, and lent to tasks
 
   bool operator==(const NodeLimits&) const = default;
 };

@@ -334,6 +334,15 @@ absl::Status Membership::Apply(std::string_view update_bytes) {
 
 void Membership::SetAddresses(std::vector<std::string> addresses) {
   profile_.addresses = std::move(addresses);
+  TellProfileSoon();
+}
+
+void Membership::SetResources(wire::NodeResources resources) {
+  profile_.resources = std::move(resources);
+  TellProfileSoon();
+}
+
+void Membership::TellProfileSoon() {
   if (connected()) tasks_.Spawn(TellProfile());  // else it is told with the next connection
 }
 

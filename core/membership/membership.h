@@ -49,6 +49,8 @@ class Membership {
 
   // Where others reach this node from now on; the network is told.
   void SetAddresses(std::vector<std::string> addresses);
+  // What this node offers from now on; the network is told.
+  void SetResources(wire::NodeResources resources);
 
   // Makes a network with this node as its coordinator. kFailedPrecondition when in one already.
   absl::StatusOr<NetworkId> Found(const std::string& name);
@@ -90,6 +92,7 @@ class Membership {
   absl::Status CheckExpelled();
   absl::Status CheckSameLog(const wire::WatchUpdate& update);
   absl::Status Apply(std::string_view update_bytes);
+  void TellProfileSoon();
   Task<void> TellProfile();
   std::vector<NodeId> Coordinators();
 

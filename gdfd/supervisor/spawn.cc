@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,17 +45,20 @@ void ResetSignals() {
 }
 
 // Moved out of the way first: a daemon without standard descriptors may hold them at 0 to 3.
+int MovedAway(int fd) { return fcntl(fd, F_DUPFD, kFirstClosedFd); }
+
 bool PlaceDescriptors(const SpawnRequest& request) {
-  const int socket = fcntl(request.socket, F_DUPFD, kFirstClosedFd);
-  const int error_pipe = fcntl(request.error_pipe, F_DUPFD, kFirstClosedFd);
-  const int null = open("/dev/null", O_RDWR);
-  if (socket < 0 || error_pipe < 0 || null < 0) return false;
-  const int moved_null = fcntl(null, F_DUPFD, kFirstClosedFd);
-  if (moved_null < 0 || dup2(moved_null, 0) < 0 || dup2(moved_null, 1) < 0 ||
-      dup2(error_pipe, 2) < 0 || dup2(socket, train::kWorkerSocketFd) < 0) {
+  const bool has_socket = request.socket >= 0;
+  const int socket = has_socket ? MovedAway(request.socket) : -1;
+  const int error_pipe = MovedAway(request.error_pipe);
+  const int null = MovedAway(open("/dev/null", O_RDWR));
+  const int output = request.output < 0 ? null : MovedAway(request.output);
+  if (error_pipe < 0 || null < 0 || output < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 ||
+      dup2(error_pipe, 2) < 0) {
     return false;
   }
-  closefrom(kFirstClosedFd);
+  if (has_socket && dup2(socket, train::kWorkerSocketFd) < 0) return false;
+  closefrom(has_socket ? kFirstClosedFd : train::kWorkerSocketFd);
   return true;
 }
 
@@ -71,7 +75,8 @@ int RunChild(void* argument) {
   Handover& handover = *static_cast<Handover*>(argument);
   const SpawnRequest& request = handover.request;
   ResetSignals();
-  if (Step(handover, "start a session for", setsid() >= 0) &&
+  if (Step(handover, "tie to this process", prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) &&
+      Step(handover, "start a session for", setsid() >= 0) &&
       Step(handover, "put into its control group",
            request.cgroup_procs < 0 || write(request.cgroup_procs, "0", 1) == 1) &&
       Step(handover, "hand descriptors to", PlaceDescriptors(request)) &&

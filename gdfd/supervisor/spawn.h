@@ -24,7 +24,8 @@ struct SpawnRequest {
   std::string program;
   std::vector<std::string> arguments;    // after the program's name
   std::vector<std::string> environment;  // all of it: "NAME=value"
-  int socket = -1;        // becomes descriptor kWorkerSocketFd
+  int socket = -1;        // becomes descriptor kWorkerSocketFd, or -1
+  int output = -1;        // becomes standard output; -1: /dev/null
   int error_pipe = -1;    // becomes standard error
   int cgroup_procs = -1;  // an open cgroup.procs to join, or -1
   std::vector<ResourceLimit> limits;
@@ -36,9 +37,9 @@ struct Spawned {
 };
 
 // The child has a session of its own (a terminal's Ctrl-C reaches the daemon, which ends the
-// worker), no signal blocked or handled, standard input and output at /dev/null, and no other
-// descriptor. Returns once the program runs; an error names the program and what failed, and
-// leaves no process behind.
+// worker), no signal blocked or handled, standard input at /dev/null, and no descriptor but those of
+// the request. It is killed when the calling thread ends. Returns once the program runs; an error
+// names the program and what failed, and leaves no process behind.
 absl::StatusOr<Spawned> Spawn(const SpawnRequest& request);
 
 }  // namespace gdf::supervisor

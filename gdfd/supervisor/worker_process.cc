@@ -69,24 +69,16 @@ Message Request(nlohmann::json body = nlohmann::json::object()) {
 std::vector<std::string> Arguments(const WorkerOptions& options) {
   std::vector<std::string> arguments = {absl::StrCat("--parent=", getpid())};
   if (options.gpu) arguments.emplace_back("--gpu");
-  for (const std::string& folder : options.library_folders) {
-    arguments.push_back("--library-folder=" + folder);
-  }
   return arguments;
 }
 
-// Nothing of the daemon's own environment is passed on.
-std::vector<std::string> Environment(const WorkerOptions& options) {
-  std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/",
-                                          // OpenMP's threads do not burn a core while they wait.
-                                          "GOMP_SPINCOUNT=10000"};
-  if (!options.visible_gpus.empty()) {
-    environment.push_back("CUDA_VISIBLE_DEVICES=" + options.visible_gpus);
-  }
-  return environment;
-}
-
 }  // namespace
+
+std::vector<std::string> WorkerEnvironment() {
+  return {"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/",
+          // OpenMP's threads do not burn a core while they wait.
+          "GOMP_SPINCOUNT=10000"};
+}
 
 std::string FindWorkerProgram() {
   std::string path(4096, '\0');
@@ -108,7 +100,10 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(Executor& ex
   ChildOptions child_options;
   child_options.program = options.program;
   child_options.arguments = Arguments(options);
-  child_options.environment = Environment(options);
+  child_options.environment = WorkerEnvironment();
+  if (options.gpu) {
+    child_options.environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", *options.gpu));
+  }
   child_options.memory_bytes = options.memory_bytes;
   child_options.cgroup_parent = options.cgroup_parent;
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start(child_options));

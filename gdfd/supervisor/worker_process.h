@@ -26,13 +26,11 @@
 namespace gdf::supervisor {
 
 struct WorkerOptions {
-  std::string program;                       // gdf-worker; see FindWorkerProgram
-  std::string label;                         // for log lines: the job
-  bool gpu = false;                          // the sandbox leaves the GPU's devices open
-  std::string visible_gpus;                  // CUDA_VISIBLE_DEVICES; empty: all
-  uint64_t memory_bytes = 0;                 // 0: no limit
-  std::string cgroup_parent;                 // of DelegatedCgroup, or empty
-  std::vector<std::string> library_folders;  // with `gpu`: where libgdf_cuda.so and libtorch are
+  std::string program;         // gdf-worker; see FindWorkerProgram
+  std::string label;           // for log lines: the job
+  std::optional<int64_t> gpu;  // CUDA's number of the one it computes on; absent: on the CPU
+  uint64_t memory_bytes = 0;   // 0: no limit
+  std::string cgroup_parent;   // of DelegatedCgroup, or empty
 
   // How long a worker may be silent before it counts as hung. Loading reads and tokenizes whole
   // datasets and a step of a large model on a CPU takes minutes; the rest is quick.
@@ -44,6 +42,8 @@ struct WorkerOptions {
 
 // gdf-worker beside the running program.
 std::string FindWorkerProgram();
+// What a gdf-worker finds in its environment: nothing of the daemon's own.
+std::vector<std::string> WorkerEnvironment();
 
 // On the executor's thread, which must live as long as the worker (the kernel ends a child with the
 // thread that started it).

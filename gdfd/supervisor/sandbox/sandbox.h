@@ -19,7 +19,7 @@ struct SandboxOptions {
   // Leaves /dev/nvidia*, the driver's files and the system's libraries readable, and permits the
   // system calls that CUDA makes.
   bool gpu = false;
-  // Folders that stay readable for libraries loaded later; with `gpu` only.
+  // Folders that stay readable, since libraries there open more of them later; with `gpu` only.
   std::vector<std::string> library_folders;
 };
 

@@ -36,7 +36,8 @@ control_socket: /tmp/s
 operator_group: gdf
 remote_control: {listen: "192.0.2.10:7421", client_certificates: /etc/gdf/clients.pem}
 limits:
-  {upload: 100Mbit/s, download: unlimited, disk_cache: 1GiB, memory: 8GiB, cpu_threads: 4, tasks: 2}
+  {upload: 100Mbit/s, download: unlimited, disk_cache: 1GiB, memory: 8GiB, cpu_threads: 4, tasks: 2,
+   gpus: never}
 log: {level: debug, to: /var/log/gdfd.log}
 port_mapping: false
 worker: /usr/lib/gdf/gdf-worker
@@ -50,6 +51,7 @@ worker: /usr/lib/gdf/gdf-worker
   CHECK_FALSE(c.limits.download_bytes_per_sec.has_value());
   CHECK(c.limits.memory_bytes == uint64_t{8} << 30);
   CHECK(c.limits.tasks == 2);
+  CHECK(c.limits.gpus == GpuUse::kNever);
   CHECK(c.log == LogConfig{LogLevel::kDebug, LogTarget::kFile, "/var/log/gdfd.log"});
   CHECK_FALSE(c.port_mapping);
 }
@@ -75,6 +77,8 @@ TEST_CASE("gdfd.yaml: what is wrong is told with its place") {
        "gdfd.yaml:1:18: 'limits.upload' must be a rate with a unit from 1kB/s to 1PiB/s, got '12'"},
       {"limits: {tasks: 0}",
        "gdfd.yaml:1:17: 'limits.tasks' must be a whole number from 1 to 64, got '0'"},
+      {"limits: {gpus: 2}",
+       "gdfd.yaml:1:16: 'limits.gpus' must be one of auto, always, never, got '2'"},
       {"log: {to: syslog}",
        "gdfd.yaml:1:11: 'log.to' must be stderr, journald or the absolute path of a file, got "
        "'syslog'"},
