@@ -1,5 +1,5 @@
 # gdf_libtorch: libtorch's headers and libraries (CPU part), from GDF_LIBTORCH or from the cache that
-# scripts/fetch-libtorch fills. GDF_LIBTORCH_CUDA_LIBS names the CUDA part, for cuda/.
+# scripts/fetch-libtorch fills. The CUDA part is opened at run time (gdfd/worker/gpu.h).
 set(gdf_libtorch_version 2.11.0)
 if(GDF_LIBTORCH)
   set(GDF_LIBTORCH_DIR ${GDF_LIBTORCH})
@@ -24,4 +24,3 @@ target_compile_options(gdf_libtorch INTERFACE
 target_link_libraries(gdf_libtorch INTERFACE ${GDF_LIBTORCH_DIR}/lib/libtorch_cpu.so ${GDF_LIBTORCH_DIR}/lib/libc10.so)
 # libcudart and libcupti, which libtorch_cpu.so names, are found by its own run path.
 target_link_options(gdf_libtorch INTERFACE -Wl,--allow-shlib-undefined)
-set(GDF_LIBTORCH_CUDA_LIBS ${GDF_LIBTORCH_DIR}/lib/libtorch_cuda.so ${GDF_LIBTORCH_DIR}/lib/libc10_cuda.so)

@@ -30,7 +30,7 @@ absl::Status WarmUpLibtorch();
 
 struct ModelOptions {
   config::ModelShape shape;  // vocab is set
-  bool on_gpu = false;       // the CUDA device 0; the caller has loaded libgdf_cuda.so
+  bool on_gpu = false;       // the CUDA device 0, which GpuLibraries has opened (gpu.h)
   // Matrix products and attention in bf16 with float32 parameters, norms and residual stream.
   bool bf16 = false;
   bool recompute = false;  // activations of each block in the backward pass, to save memory

@@ -2,20 +2,25 @@
 // its sandbox before it reads a byte of any job.
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "core/train/device_list.h"
 #include "core/train/message_socket.h"
 #include "core/train/protocol.h"
 #include "gdfd/supervisor/sandbox/sandbox.h"
 #include "gdfd/version.h"
+#include "gdfd/worker/gpu.h"
 #include "gdfd/worker/language_model.h"
 #include "gdfd/worker/session_server.h"
 
@@ -26,17 +31,35 @@ double MonotonicSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-absl::Status Run(const supervisor::SandboxOptions& sandbox) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+std::string ProgramFolder() {
+  char path[PATH_MAX] = "";
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return program.substr(0, program.rfind('/'));
+}
+
+absl::Status Run(supervisor::SandboxOptions sandbox) {
+  worker::SessionOptions session;
+  session.default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  session.now_seconds = MonotonicSeconds;
+  std::optional<worker::GpuLibraries> gpu;
+  if (sandbox.gpu) {
+    GDF_ASSIGN_OR_RETURN(gpu, worker::GpuLibraries::Load(ProgramFolder()));
+    sandbox.library_folders = {gpu->folder()};
+  }
   GDF_RETURN_IF_ERROR(worker::WarmUpLibtorch());
   GDF_ASSIGN_OR_RETURN(const supervisor::SandboxReport report, supervisor::EnterSandbox(sandbox));
+  if (gpu) {  // behind the sandbox, since the driver starts threads
+    GDF_ASSIGN_OR_RETURN(const train::GpuDevice device, gpu->Open());
+    session.gpu = device.name;
+  }
   train::MessageSocket socket{train::UniqueFd(train::kWorkerSocketFd)};
   train::Message hello;
   hello.body = {{"hello", train::kProtocolVersion},
                 {"in_force", report.in_force},
                 {"missing", report.missing}};
   GDF_RETURN_IF_ERROR(socket.Send(std::move(hello)));
-  worker::SessionServer server(socket, {cores, MonotonicSeconds});
+  worker::SessionServer server(socket, std::move(session));
   return server.Serve();
 }
 
@@ -44,10 +67,18 @@ int Main(int argc, char** argv) {
   supervisor::SandboxOptions sandbox;
   CLI::App app("GDF's training process. It is started by gdfd, not by hand.");
   app.set_version_flag("--version", std::string("gdf-worker ") + kVersion);
-  app.add_option("--parent", sandbox.parent, "process id of the daemon")->required();
-  app.add_flag("--gpu", sandbox.gpu, "leave the GPU's devices open");
-  app.add_option("--library-folder", sandbox.library_folders, "stays readable, with --gpu");
+  bool list_devices = false;
+  auto* parent = app.add_option("--parent", sandbox.parent, "process id of the daemon");
+  app.add_flag("--gpu", sandbox.gpu, "compute on the first GPU that CUDA shows")->needs(parent);
+  app.add_flag("--list-devices", list_devices,
+               "print the GPUs that it can compute on, as JSON, and exit")
+      ->excludes(parent);
+  app.require_option(1, 2);
   CLI11_PARSE(app, argc, argv);
+  if (list_devices) {
+    std::fputs(train::FormatDeviceList(worker::ListDevices(ProgramFolder())).c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : 1;
+  }
   const absl::Status status = Run(sandbox);
   if (status.ok()) return 0;
   std::fprintf(stderr, "gdf-worker: %s\n", status.ToString().c_str());

@@ -138,7 +138,7 @@ SessionServer::Reply SessionServer::Load(Message& request) {
   result.tokens_per_step =
       train.batch_size * train.gradient_accumulation * job_->spec().data.sequence_length;
   result.threads = model().options().threads;
-  result.device_name = model().options().on_gpu ? "gpu" : "cpu";
+  result.device_name = model().options().on_gpu ? options_.gpu : "cpu";
   result.precision = model().options().bf16 ? config::Precision::kBf16 : config::Precision::kFp32;
   GDF_ASSIGN_OR_RETURN(json body, train::ToJson(result));
   return MakeReply(std::move(body));
@@ -147,9 +147,15 @@ SessionServer::Reply SessionServer::Load(Message& request) {
 absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
   const config::TrainSpec& train = job_->spec().train;
   const int64_t threads = request.threads > 0 ? request.threads : train.threads;
+  const bool on_gpu = request.device == config::Device::kGpu;
+  if (on_gpu && options_.gpu.empty()) {
+    return absl::FailedPreconditionError("load: the job is to run on a GPU, and none is open here");
+  }
   TrainerOptions options;
   options.model.shape = job_->shape();
-  options.model.bf16 = train.precision == config::Precision::kBf16;
+  options.model.on_gpu = on_gpu;
+  options.model.bf16 = train.precision == config::Precision::kBf16 ||
+                       (train.precision == config::Precision::kAuto && on_gpu);
   options.model.recompute = train.recompute;
   options.model.threads = threads > 0 ? static_cast<int>(threads) : options_.default_threads;
   options.train = train;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,7 @@ namespace gdf::worker {
 
 struct SessionOptions {
   int default_threads = 1;              // when neither the daemon nor the job says
+  std::string gpu;                      // name of the device that is open; empty: none
   std::function<double()> now_seconds;  // of a monotonic clock
 };
 

@@ -1,0 +1,48 @@
+// The GPU of a worker: what it takes to compute on one, opened at run time, since most machines have
+// none. Free of libtorch's headers.
+//
+//   GDF_ASSIGN_OR_RETURN(const GpuLibraries libraries, GpuLibraries::Load(folder));
+//   ... EnterSandbox ...
+//   GDF_ASSIGN_OR_RETURN(const train::GpuDevice gpu, libraries.Open());
+#ifndef GDF_GDFD_WORKER_GPU_H_
+#define GDF_GDFD_WORKER_GPU_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "core/train/device_list.h"
+#include "cuda/loader.h"
+
+namespace gdf::worker {
+
+// libgdf_cuda.so and libtorch's CUDA part. They stay open until the process ends.
+class GpuLibraries {
+ public:
+  // Opens the plugin in `program_folder` and libtorch_cuda.so where libtorch is: before anything
+  // else of libtorch is called, which would take it for a build without CUDA. Starts no thread and
+  // touches no device. kFailedPrecondition, kNotFound: what is missing, and how to get it.
+  static absl::StatusOr<GpuLibraries> Load(const std::string& program_folder);
+
+  // Where libtorch's libraries are, which open others of theirs while they work.
+  const std::string& folder() const { return folder_; }
+
+  // Makes the first device that CUDA shows this process ready to compute. kFailedPrecondition,
+  // kNotFound: no driver, no device, or one that is too old; kResourceExhausted: it has no memory.
+  absl::StatusOr<train::GpuDevice> Open() const;
+
+ private:
+  GpuLibraries(cuda::Plugin plugin, std::string folder)
+      : plugin_(plugin), folder_(std::move(folder)) {}
+
+  cuda::Plugin plugin_;
+  std::string folder_;
+};
+
+// The devices that a worker started from `program_folder` can compute on. Never fails: what is in
+// the way is the list's problem.
+train::DeviceList ListDevices(const std::string& program_folder);
+
+}  // namespace gdf::worker
+
+#endif  // GDF_GDFD_WORKER_GPU_H_
