@@ -47,6 +47,9 @@ std::string Render(const control::NodeStatus& status, absl::Time now, const Styl
       {"sandbox", absl::StrJoin(status.sandbox, ", ")},
       {"gdfd", absl::StrCat(status.version, ", started ", FormatAge(status.started, now))},
       {"jobs", absl::StrCat(status.jobs_running, " running, ", status.jobs_pending, " waiting")}};
+  for (const control::Gpu& gpu : status.gpus) {
+    fields.emplace_back("GPU", absl::StrCat(Printable(gpu.name), "  ", HumanBytes(gpu.memory_bytes)));
+  }
   for (const control::Job& job : status.running) fields.emplace_back("", JobLine(job, style));
   for (const std::string& warning : status.warnings) {
     fields.emplace_back("warning", Paint(style, Color::kYellow, Printable(warning)));

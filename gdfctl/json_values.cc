@@ -16,11 +16,15 @@ Json SizesJson(const std::vector<std::pair<std::string, uint64_t>>& items) {
   return list;
 }
 
+Json GpusJson(const std::vector<control::Gpu>& gpus) {
+  Json list = Json::array();
+  for (const control::Gpu& gpu : gpus) list.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
+  return list;
+}
+
 }  // namespace
 
 Json ToJson(const control::Node& node) {
-  Json gpus = Json::array();
-  for (const control::Gpu& gpu : node.gpus) gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
   return {{"id", node.id},
           {"name", node.name},
           {"roles", node.roles},
@@ -30,7 +34,7 @@ Json ToJson(const control::Node& node) {
           {"addresses", node.addresses},
           {"cpu_threads", node.cpu_threads},
           {"memory_bytes", node.memory_bytes},
-          {"gpus", gpus},
+          {"gpus", GpusJson(node.gpus)},
           {"version", node.version},
           {"joined", TimeJson(node.joined)},
           {"rtt_seconds", absl::ToDoubleSeconds(node.rtt)},
@@ -103,7 +107,8 @@ Json ToJson(const control::NodeStatus& status) {
           {"sandbox", status.sandbox},
           {"started", TimeJson(status.started)},
           {"chunk_bytes", status.chunk_bytes},
-          {"chunk_cap_bytes", status.chunk_cap_bytes}};
+          {"chunk_cap_bytes", status.chunk_cap_bytes},
+          {"gpus", GpusJson(status.gpus)}};
 }
 
 Json ToJson(const control::Invite& invite) {

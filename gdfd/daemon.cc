@@ -15,6 +15,7 @@
 #include "gdfd/machine.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
+#include "gdfd/supervisor/gpu_inventory.h"
 #include "gdfd/supervisor/worker_process.h"
 #include "gdfd/version.h"
 
@@ -85,8 +86,11 @@ struct Daemon::Parts {
   wire::NodeProfile Profile() const;
   void ServeScheduling();
   void MapPort();
+  void FindGpus();
+  void OfferGpus();
+  std::string WorkerProgram() const;
   void OnRefused(const absl::Status& why);
-  Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(std::string what);
+  Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(jobs::WorkerRequest request);
 
   config::NodeConfig config;
   PosixFileSystem files;
@@ -106,6 +110,7 @@ struct Daemon::Parts {
   std::unique_ptr<jobs::JobHost> jobs;
   std::unique_ptr<Node> node;
   std::unique_ptr<net::PortMapper> port_mapper;
+  std::unique_ptr<supervisor::GpuInventory> gpus;
   std::unique_ptr<services::ControlServer> control;
 };
 
@@ -122,13 +127,13 @@ absl::Status Daemon::Parts::Open() {
   return OpenNetwork();
 }
 
+// GPUs are what the network knows of until they have been looked for: a start is no change.
 wire::NodeProfile Daemon::Parts::Profile() const {
   wire::NodeProfile profile;
+  const absl::StatusOr<state::Member> recorded = state->member(key->id());
   profile.name = config.name;
-  if (profile.name.empty()) {  // joining may have chosen one
-    absl::StatusOr<state::Member> recorded = state->member(key->id());
-    profile.name = recorded.ok() ? recorded->profile.name : HostName();
-  }
+  if (profile.name.empty()) profile.name = recorded.ok() ? recorded->profile.name : HostName();  // joining may choose one
+  if (recorded.ok()) profile.resources.gpus = recorded->profile.resources.gpus;
   profile.addresses = node->advertise;
   profile.version = kVersion;
   const Machine machine = DescribeMachine();
@@ -154,8 +159,8 @@ absl::Status Daemon::Parts::OpenNetwork() {
            std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
   });
   jobs::JobWorld world{executor, pool, files, *transport, *state, *swarm, chunks, *key,
-                       [this](std::string what) { return StartWorker(std::move(what)); },
-                       config.state_dir + "/jobs", config.limits.cpu_threads};
+                       [this](jobs::WorkerRequest request) { return StartWorker(std::move(request)); },
+                       config.state_dir + "/jobs", config.limits.cpu_threads, [this] { return gpus->Wait(); }};
   jobs = std::make_unique<jobs::JobHost>(std::move(world), [this] {
     return std::make_unique<jobs::NetworkCoordinator>(*transport, *state, *membership, [this] { return scheduler.get(); });
   });
@@ -170,6 +175,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
   membership->OnRefused([this](const absl::Status& why) { OnRefused(why); });
   membership->Start(Profile());
+  FindGpus();
   MapPort();
   ServeScheduling();
 
@@ -212,16 +218,40 @@ void Daemon::Parts::MapPort() {
   }
 }
 
+void Daemon::Parts::FindGpus() {
+  std::optional<std::string> program;
+  const bool look = config.limits.gpus == config::GpuUse::kAlways ||
+                    (config.limits.gpus == config::GpuUse::kAuto && supervisor::MayHaveGpu());
+  if (look) program = WorkerProgram();
+  gpus = std::make_unique<supervisor::GpuInventory>(executor, std::move(program), [this] {
+    node->gpu_problem = gpus->problem();
+    OfferGpus();
+  });
+  if (!look) OfferGpus();
+}
+
+void Daemon::Parts::OfferGpus() {
+  wire::NodeResources resources = membership->profile().resources;
+  resources.gpus.clear();
+  for (const train::GpuDevice& gpu : gpus->devices()) resources.gpus.push_back({gpu.name, gpu.memory_bytes});
+  membership->SetResources(std::move(resources));
+}
+
 void Daemon::Parts::ServeScheduling() {
   if (membership->coordinator() && !scheduler) {
     scheduler = std::make_unique<jobs::Scheduler>(*transport, *state, *membership);
   }
 }
 
-Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> Daemon::Parts::StartWorker(std::string what) {
+std::string Daemon::Parts::WorkerProgram() const {
+  return config.worker.empty() ? supervisor::FindWorkerProgram() : config.worker;
+}
+
+Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> Daemon::Parts::StartWorker(jobs::WorkerRequest request) {
   supervisor::WorkerOptions options;
-  options.program = config.worker.empty() ? supervisor::FindWorkerProgram() : config.worker;
-  options.label = what;
+  options.program = WorkerProgram();
+  options.label = request.what;
+  if (request.gpu) options.gpu = request.gpu->index;
   options.memory_bytes = config.limits.memory_bytes.value_or(0);
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::WorkerProcess> worker,
                           supervisor::WorkerProcess::Start(executor, std::move(options)));

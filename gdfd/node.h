@@ -42,8 +42,9 @@ struct Node {
   std::vector<std::string> listen;     // bound addresses
   std::vector<std::string> advertise;  // told to others
   std::vector<std::string> sandbox;    // what confines workers
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;   // of the last worker's sandbox
   absl::Time started;
+  std::string gpu_problem = {};  // why a GPU of this machine cannot be used; empty: nothing is wrong
 };
 
 }  // namespace gdf

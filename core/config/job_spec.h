@@ -37,7 +37,7 @@ enum class LrSchedule { kConstant, kCosine, kLinear, kWsd };
 enum class Precision { kAuto, kFp32, kBf16 };  // kAuto: bf16 on a GPU, fp32 on a CPU
 enum class OuterOptimizer { kNesterov, kSgd };
 enum class CodecKind { kFp32, kBf16, kInt8 };
-enum class Device { kAuto, kCpu, kGpu };  // kAuto: a node's GPUs when it has any
+enum class Device { kAuto, kCpu, kGpu };  // kAuto: a GPU where a node has one that fits
 enum class WeightDtype { kFp32, kBf16 };
 
 struct ModelSpec {
@@ -130,7 +130,7 @@ struct NodesSpec {
   int64_t max = 1;            // `count` sets both
   uint64_t memory_bytes = 0;  // free host memory needed per node; 0: what the estimate says
   Device device = Device::kAuto;
-  int64_t gpus = 0;                // per node (kGpu); 0: all it has
+  int64_t gpus = 0;                // per node (kGpu); 0: one, the most that a worker computes on
   uint64_t gpu_memory_bytes = 0;   // per GPU (kGpu); 0: what the estimate says
   std::vector<std::string> where;  // only these nodes, by name or id; empty: any
 

@@ -18,7 +18,7 @@ constexpr int64_t kMaxSequence = 1 << 20;
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
-constexpr int64_t kMaxGpus = 64;
+constexpr int64_t kMaxGpus = 1;  // a worker computes on one
 constexpr int64_t kMinCodecBlock = 64, kMaxCodecBlock = 4096;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);

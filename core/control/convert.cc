@@ -21,6 +21,8 @@ JobPhase PhaseFrom(v1::JobPhase phase) {
 
 }  // namespace
 
+Gpu FromProto(const v1::Gpu& in) { return {in.name(), in.memory_bytes()}; }
+
 Node FromProto(const v1::Node& in) {
   Node out;
   out.id = in.id();
@@ -32,7 +34,7 @@ Node FromProto(const v1::Node& in) {
   out.addresses.assign(in.addresses().begin(), in.addresses().end());
   out.cpu_threads = in.cpu_threads();
   out.memory_bytes = in.memory_bytes();
-  for (const v1::Gpu& gpu : in.gpus()) out.gpus.push_back({gpu.name(), gpu.memory_bytes()});
+  for (const v1::Gpu& gpu : in.gpus()) out.gpus.push_back(FromProto(gpu));
   out.version = in.version();
   out.joined = TimeFrom(in.joined_unix_ms());
   out.rtt = absl::Seconds(in.rtt_seconds());
@@ -110,6 +112,7 @@ NodeStatus FromProto(const v1::StatusReply& in) {
   out.started = TimeFrom(in.started_unix_ms());
   out.chunk_bytes = in.chunk_bytes();
   out.chunk_cap_bytes = in.chunk_cap_bytes();
+  for (const v1::Gpu& gpu : in.gpus()) out.gpus.push_back(FromProto(gpu));
   return out;
 }
 

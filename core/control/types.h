@@ -107,6 +107,7 @@ struct NodeStatus {
   absl::Time started;
   uint64_t chunk_bytes = 0;
   uint64_t chunk_cap_bytes = 0;
+  std::vector<Gpu> gpus;  // that this node's workers can use
 };
 
 struct Invite {

@@ -48,10 +48,9 @@ std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node, Coun
   const Device device = job.spec->nodes.device;
   if (device != Device::kCpu && !node.gpus.empty()) {
     const Needs needs = NeedsOf(job, /*gpu=*/true);
-    const int64_t usable = GpusWith(node, needs.gpu_bytes, count);
-    if (usable >= needs.num_gpus && HostMemory(node, count) >= needs.host_bytes) {
-      const int64_t asked = job.spec->nodes.gpus;
-      return ChosenNode{.id = node.id, .gpu = true, .num_gpus = asked == 0 ? usable : asked};
+    if (GpusWith(node, needs.gpu_bytes, count) >= needs.num_gpus &&
+        HostMemory(node, count) >= needs.host_bytes) {
+      return ChosenNode{.id = node.id, .gpu = true, .num_gpus = needs.num_gpus};
     }
   }
   if (device == Device::kGpu) return std::nullopt;
@@ -198,6 +197,10 @@ Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
 }
 
 }  // namespace
+
+std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node) {
+  return Fit(job, node, Count::kFree);
+}
 
 std::vector<Placement> Place(absl::Span<const JobRequest> jobs, absl::Span<const NodeOffer> nodes) {
   std::vector<NodeOffer> offers(nodes.begin(), nodes.end());

@@ -6,6 +6,7 @@
 #define GDF_CORE_SCHEDULE_PLACEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,9 +66,13 @@ struct Placement {
   std::string reason;             // kPending, kRefused: for the user
 };
 
+// How `node` would run the job with its free memory: on a GPU that has the memory where the job
+// takes one, else on the CPU; nullopt when it cannot.
+std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node);
+
 // Decides for each job in turn, in the order given; a placed job takes its memory, GPUs and task
 // slot from what later ones are offered. A job takes as many suitable nodes as there are, from
-// nodes.min to nodes.max; with Device::kAuto a node's GPUs are used when they have the memory.
+// nodes.min to nodes.max, and on each of them computes as Fit says.
 std::vector<Placement> Place(absl::Span<const JobRequest> jobs, absl::Span<const NodeOffer> nodes);
 
 }  // namespace gdf::schedule

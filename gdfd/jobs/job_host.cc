@@ -220,8 +220,9 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
   Sampler sampler;
-  GDF_CO_ASSIGN_OR_RETURN(sampler.worker,
-                          co_await world_.start_worker(absl::StrCat(ToString(id), "-sample")));
+  WorkerRequest request;  // on the CPU: the GPU is the training's
+  request.what = absl::StrCat(ToString(id), "-sample");
+  GDF_CO_ASSIGN_OR_RETURN(sampler.worker, co_await world_.start_worker(std::move(request)));
   train::LoadRequest load;
   load.job_yaml = job.spec_yaml;
   load.threads = world_.worker_threads;

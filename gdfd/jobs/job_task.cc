@@ -8,6 +8,8 @@
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "gdfd/jobs/device.h"
+#include "gdfd/jobs/scheduler.h"
 
 namespace gdf::jobs {
 namespace {
@@ -199,6 +201,53 @@ Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manif
   co_return co_await RunOn(world_.pool, world_.executor, std::move(work));
 }
 
+Task<absl::StatusOr<std::optional<train::GpuDevice>>> JobTask::FindGpu() {
+  if (gpu_failed_) co_return std::nullopt;
+  std::vector<train::GpuDevice> gpus;
+  if (world_.gpus) gpus = co_await world_.gpus();
+  GDF_CO_ASSIGN_OR_RETURN(state::Member self, world_.state.member(world_.transport.self()));
+  co_return ChooseGpu(MakeJobRequest(job_, spec_), self.profile.resources.memory_bytes, gpus);
+}
+
+// Where the job leaves it to the node, a GPU that cannot be used is not the job's end.
+Task<absl::StatusOr<train::LoadResult>> JobTask::Load(train::LoadRequest load) {
+  GDF_CO_ASSIGN_OR_RETURN(std::optional<train::GpuDevice> gpu, co_await FindGpu());
+  absl::StatusOr<train::LoadResult> loaded = co_await LoadOn(gpu, load);
+  const bool fall_back = gpu && spec_.nodes.device == config::Device::kAuto && !loaded.ok() &&
+                         loaded.status().code() != absl::StatusCode::kInvalidArgument &&
+                         loaded.status().code() != absl::StatusCode::kAborted;
+  if (!fall_back) co_return loaded;
+  gpu_failed_ = true;
+  worker_.reset();
+  co_await ReportEvent(wire::Severity::kWarning,
+                       absl::StrCat("computes on the CPU, since ", gpu->name,
+                                    " cannot be used: ", loaded.status().message()));
+  co_return co_await LoadOn(std::nullopt, std::move(load));
+}
+
+Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::optional<train::GpuDevice> gpu,
+                                                        train::LoadRequest load) {
+  WorkerRequest request;
+  request.what = ToString(job_.id);
+  request.gpu = gpu;
+  GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(std::move(request)));
+  const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
+  if (self == job_.members.end()) {
+    co_return absl::AbortedError(absl::StrCat("epoch ", job_.epoch.value, " is without this node"));
+  }
+  load.member_index = self - job_.members.begin();
+  load.num_members = static_cast<int64_t>(job_.members.size());
+  load.device = gpu ? config::Device::kGpu : config::Device::kCpu;
+  absl::StatusOr<train::LoadResult> loaded = co_await worker_->Load(std::move(load));
+  if (loaded.ok()) {
+    Log(LogLevel::kInfo, "worker_loaded",
+        {{"job", ToString(job_.id)},
+         {"device", loaded->device_name},
+         {"precision", config::ToString(loaded->precision)}});
+  }
+  co_return loaded;
+}
+
 Task<absl::Status> JobTask::RunOnce() {
   co_await Release();
   GDF_CO_ASSIGN_OR_RETURN(spec_, config::ParseJobSpec(job_.spec_yaml, ToString(job_.id)));
@@ -207,15 +256,8 @@ Task<absl::Status> JobTask::RunOnce() {
   GDF_CO_RETURN_IF_ERROR(co_await FetchInputs(&load.inputs));
 
   activity_ = "loading";
-  GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(ToString(job_.id)));
-  const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
-  if (self == job_.members.end()) {
-    co_return absl::AbortedError(absl::StrCat("epoch ", job_.epoch.value, " is without this node"));
-  }
-  load.member_index = self - job_.members.begin();
-  load.num_members = static_cast<int64_t>(job_.members.size());
   load.threads = spec_.train.threads > 0 ? spec_.train.threads : world_.worker_threads;
-  GDF_CO_ASSIGN_OR_RETURN(train::LoadResult loaded, co_await worker_->Load(std::move(load)));
+  GDF_CO_ASSIGN_OR_RETURN(train::LoadResult loaded, co_await Load(std::move(load)));
 
   const uint64_t num_params = loaded.layout.num_params();
   GDF_CO_ASSIGN_OR_RETURN(plan_, co_await worker_->Export(spec_.output.dtype));

@@ -18,15 +18,20 @@
 #include "core/state/state.h"
 #include "core/store/chunk_store.h"
 #include "core/swarm/swarm.h"
+#include "core/train/device_list.h"
 #include "core/train/worker_session.h"
 #include "core/trust/node_key.h"
 #include "gdfd/jobs/artifacts.h"
 
 namespace gdf::jobs {
 
-// Starts a worker process for `what` ("j17") and waits until it is confined.
+struct WorkerRequest {
+  std::string what;                     // it is for: "j17"
+  std::optional<train::GpuDevice> gpu;  // that it computes on; absent: the CPU
+};
+// Starts a worker process and waits until it is confined, and has its GPU.
 using WorkerFactory =
-    std::function<Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>>(std::string what)>;
+    std::function<Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>>(WorkerRequest)>;
 
 // What jobs on this node use; everything outlives them.
 struct JobWorld {
@@ -41,6 +46,8 @@ struct JobWorld {
   WorkerFactory start_worker;
   std::string folder;          // of all jobs on this node
   int64_t worker_threads = 0;  // 0: as the job says
+  // The GPUs of this node that workers can use, once they are known. Null: there are none.
+  std::function<Task<std::vector<train::GpuDevice>>()> gpus = {};
 };
 
 // Folder of one job: inputs/, state/, export/.
@@ -73,6 +80,10 @@ class JobTask {
   Task<absl::Status> FetchInputs(std::vector<train::InputFile>* inputs);
   Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
                                    std::vector<train::InputFile>* inputs);
+  Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest load);
+  Task<absl::StatusOr<train::LoadResult>> LoadOn(std::optional<train::GpuDevice> gpu,
+                                                 train::LoadRequest load);
+  Task<absl::StatusOr<std::optional<train::GpuDevice>>> FindGpu();
   Task<void> GiveUp(absl::Status why);
   Task<void> ReportEvent(wire::Severity severity, std::string text);
   bool IsLead() const;
@@ -83,6 +94,7 @@ class JobTask {
   std::unique_ptr<rounds::Coordinator> coordinator_;
   config::JobSpec spec_;
   std::optional<train::ExportPlan> plan_;
+  bool gpu_failed_ = false;  // here, for this job: it computes on the CPU
   std::unique_ptr<train::WorkerSession> worker_;
   std::shared_ptr<checkpoint::CheckpointStore> store_;
   std::unique_ptr<rounds::JobMember> member_;  // before what it refers to

@@ -85,6 +85,12 @@ schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint6
   return request;
 }
 
+schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec) {
+  uint64_t input_bytes = 0;
+  for (const wire::JobInput& input : job.inputs) input_bytes += input.size_bytes;
+  return MakeJobRequest(job.id, spec, input_bytes);
+}
+
 Scheduler::Scheduler(net::Transport& transport, state::State& state,
                      membership::Membership& membership)
     : transport_(transport),
@@ -137,10 +143,7 @@ absl::StatusOr<std::optional<wire::CommandBody>> Scheduler::Decide(const state::
   absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(job.id));
   schedule::Placement placement;
   if (spec.ok()) {
-    uint64_t input_bytes = 0;
-    for (const wire::JobInput& input : job.inputs) input_bytes += input.size_bytes;
-    GDF_ASSIGN_OR_RETURN(placement,
-                         Preview(state_, membership_, MakeJobRequest(job.id, *spec, input_bytes)));
+    GDF_ASSIGN_OR_RETURN(placement, Preview(state_, membership_, MakeJobRequest(job, *spec)));
   } else {
     placement.verdict = schedule::Verdict::kRefused;
     placement.reason = std::string(spec.status().message());

@@ -28,6 +28,8 @@ inline constexpr int64_t kAssumedVocab = 512;
 // What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape
 // is in a model's folder.
 schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes);
+// The same for a job in the record, of which `spec` is the parsed text.
+schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec);
 
 // Where `job` would be placed now, as far as this node knows. Any node, on the executor.
 absl::StatusOr<schedule::Placement> Preview(state::State& state,

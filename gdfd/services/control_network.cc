@@ -39,6 +39,10 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     for (const std::string& address : node_.advertise) reply->add_advertise(address);
     for (const std::string& line : node_.sandbox) reply->add_sandbox(line);
     for (const std::string& line : node_.warnings) reply->add_warnings(line);
+    if (!node_.gpu_problem.empty()) reply->add_warnings("GPU: " + node_.gpu_problem);
+    for (const wire::GpuResource& gpu : node_.membership.profile().resources.gpus) {
+      *reply->add_gpus() = ToProto(gpu);
+    }
     reply->set_started_unix_ms(absl::ToUnixMillis(node_.started));
     const store::ChunkStore::Usage usage = node_.chunks->usage();
     reply->set_chunk_bytes(usage.bytes);

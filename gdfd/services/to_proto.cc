@@ -10,6 +10,13 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
+v1::Gpu ToProto(const wire::GpuResource& gpu) {
+  v1::Gpu out;
+  out.set_name(gpu.name);
+  out.set_memory_bytes(gpu.memory_bytes);
+  return out;
+}
+
 v1::Node ToProto(const state::Member& member) {
   v1::Node out;
   out.set_id(member.id.ToString());
@@ -21,8 +28,7 @@ v1::Node ToProto(const state::Member& member) {
   out.set_cpu_threads(member.profile.resources.cpu_threads);
   out.set_memory_bytes(member.profile.resources.memory_bytes);
   for (const wire::GpuResource& gpu : member.profile.resources.gpus) {
-    out.add_gpus()->set_name(gpu.name);
-    out.mutable_gpus(out.gpus_size() - 1)->set_memory_bytes(gpu.memory_bytes);
+    *out.add_gpus() = ToProto(gpu);
   }
   out.set_version(member.profile.version);
   out.set_joined_unix_ms(member.joined_unix_ms);

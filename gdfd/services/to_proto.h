@@ -12,6 +12,7 @@ namespace gdf::services {
 
 grpc::Status ToGrpc(const absl::Status& status);
 control::v1::Node ToProto(const state::Member& member);
+control::v1::Gpu ToProto(const wire::GpuResource& gpu);
 control::v1::Round ToProto(const state::RoundRecord& round);
 control::v1::Event ToProto(const state::Event& event);
 control::v1::Job ToProto(const state::Job& job);

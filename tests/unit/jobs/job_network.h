@@ -60,6 +60,9 @@ class JobNetwork {
     uint64_t memory_bytes = uint64_t{8} << 30;
     sim::SimWorker::Fault fault;  // of its workers
     int workers = 0;              // started
+    std::vector<train::GpuDevice> gpus;  // found a minute after the start, as by a slow driver
+    absl::Status gpu_trouble;            // of workers that are to use one
+    std::vector<std::string> devices;    // that workers were started on, in order
     std::unique_ptr<state::State> state;
     std::unique_ptr<sim::SimTransport> transport;  // null while down
     std::unique_ptr<membership::Membership> membership;
@@ -75,10 +78,12 @@ class JobNetwork {
   }
 
   // The first node founds the network, the others join as `roles`.
-  Node& Add(trust::RoleSet roles, uint64_t memory_bytes = uint64_t{8} << 30) {
+  Node& Add(trust::RoleSet roles, uint64_t memory_bytes = uint64_t{8} << 30,
+            std::vector<train::GpuDevice> gpus = {}) {
     nodes_.push_back(std::make_unique<Node>(static_cast<int>(nodes_.size()) + 1));
     Node& node = *nodes_.back();
     node.memory_bytes = memory_bytes;
+    node.gpus = std::move(gpus);
     Start(node);
     if (nodes_.size() == 1) {
       REQUIRE(node.membership->Found("my-net").ok());
@@ -137,8 +142,12 @@ class JobNetwork {
                    *node.swarm,
                    node.chunks,
                    node.key,
-                   [this, &node](std::string) { return StartWorker(this, &node); },
-                   "/jobs"};
+                   [this, &node](WorkerRequest request) {
+                     return StartWorker(this, &node, std::move(request));
+                   },
+                   "/jobs",
+                   /*worker_threads=*/0,
+                   [&node] { return GpusOf(&node); }};
     node.host = std::make_unique<JobHost>(std::move(world), [&node] {
       return std::make_unique<NetworkCoordinator>(*node.transport, *node.state, *node.membership,
                                                   [&node] { return node.scheduler.get(); });
@@ -147,6 +156,9 @@ class JobNetwork {
     profile.name = absl::StrCat("n", node.number);
     profile.resources.cpu_threads = 2;
     profile.resources.memory_bytes = node.memory_bytes;
+    for (const train::GpuDevice& gpu : node.gpus) {
+      profile.resources.gpus.push_back({gpu.name, gpu.memory_bytes});
+    }
     node.membership->Start(profile);
     if (node.membership->coordinator()) {
       node.scheduler = std::make_unique<Scheduler>(*node.transport, *node.state, *node.membership);
@@ -225,9 +237,15 @@ class JobNetwork {
     T value = co_await std::move(task);
     result->emplace(std::move(value));
   }
-  static Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(JobNetwork* self,
-                                                                                 Node* node) {
+  static Task<std::vector<train::GpuDevice>> GpusOf(Node* node) {
+    if (!node->gpus.empty()) co_await Sleep(node->transport->executor(), absl::Minutes(1));
+    co_return node->gpus;
+  }
+  static Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(
+      JobNetwork* self, Node* node, WorkerRequest request) {
     ++node->workers;
+    node->devices.push_back(request.gpu ? request.gpu->name : "cpu");
+    if (request.gpu && !node->gpu_trouble.ok()) co_return node->gpu_trouble;
     sim::SimWorkerOptions options;
     options.num_params = 100;
     options.seed = 5;

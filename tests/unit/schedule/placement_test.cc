@@ -150,7 +150,7 @@ TEST_CASE("nodes.where names nodes by name or id") {
 TEST_CASE("GPUs: used when there, required when asked for, shared out") {
   JobSpec spec = Spec(1, 2);
   const auto p = Place({Job(1, &spec, 10)}, {GpuNode(1, 4, 2, 16), Node(2, 16), Node(3, 4)});
-  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(2), false, 0}, {Id(1), true, 2}});
+  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(2), false, 0}, {Id(1), true, 1}});
 
   spec.nodes.device = Device::kCpu;
   CHECK(Place({Job(1, &spec, 10)}, {GpuNode(1, 16, 2, 16)})[0].nodes[0].gpu == false);

@@ -108,7 +108,7 @@ class ServiceNode {
                          *swarm_,
                          chunks_,
                          member_.key(),
-                         [this](std::string) { return StartWorker(this); },
+                         [this](jobs::WorkerRequest) { return StartWorker(this); },
                          folder_.path() + "/jobs"};
     host_ = std::make_unique<jobs::JobHost>(std::move(world), [this] {
       return std::make_unique<jobs::NetworkCoordinator>(member_.transport(), member_.state(),
