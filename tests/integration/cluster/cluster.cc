@@ -123,7 +123,7 @@ void Node::Start() {
                        "--name",
                        options_.name,
                        "--worker",
-                       GDF_WORKER_PROGRAM,
+                       options_.worker.empty() ? GDF_WORKER_PROGRAM : options_.worker,
                        "--ready-fd",
                        std::to_string(Process::kReadyFd)};
   process.error_file = log_path();
@@ -273,10 +273,12 @@ Cluster::~Cluster() {
   CHECK(SharedMemory() == shared_memory_before_);
 }
 
-Node& Cluster::AddNode(const std::string& config, const std::string& state_folder) {
+Node& Cluster::AddNode(const std::string& config, const std::string& state_folder,
+                       const std::string& worker) {
   const std::string name = absl::StrCat("node", nodes_.size());
   nodes_.push_back(std::make_unique<Node>(Node::Options{
-      name, folder() + "/" + name, address_, config.empty() ? config_ : config, state_folder}));
+      name, folder() + "/" + name, address_, config.empty() ? config_ : config, state_folder,
+      worker}));
   return *nodes_.back();
 }
 

@@ -45,6 +45,7 @@ class Node {
     std::string address;       // to listen on, without a port
     std::string config;        // more lines for gdfd.yaml
     std::string state_folder;  // empty: in `folder`
+    std::string worker;        // empty: gdf-worker
   };
   explicit Node(Options options);
 
@@ -105,7 +106,8 @@ class Cluster {
   Node& node(int index) { return *nodes_[static_cast<size_t>(index)]; }
   size_t size() const { return nodes_.size(); }
   // One that is not started yet.
-  Node& AddNode(const std::string& config = "", const std::string& state_folder = "");
+  Node& AddNode(const std::string& config = "", const std::string& state_folder = "",
+                const std::string& worker = "");
   void Join(Node& node, const std::string& role = "contributor");
   Node& NodeWithId(const std::string& id);
 
