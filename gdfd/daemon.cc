@@ -15,6 +15,7 @@
 #include "gdfd/machine.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
+#include "gdfd/supervisor/cgroup.h"
 #include "gdfd/supervisor/gpu_inventory.h"
 #include "gdfd/supervisor/worker_process.h"
 #include "gdfd/version.h"
@@ -83,6 +84,8 @@ struct Daemon::Parts {
 
   absl::Status Open();
   absl::Status OpenNetwork();
+  void FindControlGroups();
+  uint64_t TaskMemoryBytes() const;
   wire::NodeProfile Profile() const;
   void ServeScheduling();
   void MapPort();
@@ -99,6 +102,7 @@ struct Daemon::Parts {
   LoopExecutor executor;
   absl::Status end;
   std::optional<trust::LockFile> lock;
+  std::string cgroup_parent;  // of workers' control groups; empty: there are none here
   std::optional<trust::NodeKey> key;
   std::unique_ptr<state::State> state;
   std::shared_ptr<store::ChunkStore> chunks;
@@ -118,6 +122,7 @@ absl::Status Daemon::Parts::Open() {
   const std::string& dir = config.state_dir;
   GDF_RETURN_IF_ERROR(files.MakeFolders(dir, 0700));
   GDF_ASSIGN_OR_RETURN(lock, trust::LockFile::Acquire(dir + "/gdfd.lock"));
+  FindControlGroups();
   if (files.Exists(dir + "/leave")) GDF_RETURN_IF_ERROR(ForgetNetwork(files, dir));
   GDF_ASSIGN_OR_RETURN(state, state::State::Open(dir + "/state.db"));
   GDF_RETURN_IF_ERROR(AdoptNextKey(files, dir, *state));
@@ -125,6 +130,20 @@ absl::Status Daemon::Parts::Open() {
   GDF_ASSIGN_OR_RETURN(
       chunks, store::ChunkStore::Open(files, {.folder = dir + "/chunks", .cap_bytes = config.limits.disk_cache_bytes}));
   return OpenNetwork();
+}
+
+void Daemon::Parts::FindControlGroups() {
+  absl::StatusOr<std::string> parent = supervisor::DelegatedCgroup();
+  if (parent.ok()) {
+    cgroup_parent = *std::move(parent);
+  } else {
+    Log(LogLevel::kWarning, "no_control_groups", {{"why", parent.status()}});
+  }
+}
+
+// What the network is told that tasks may have here, and what workers are held to.
+uint64_t Daemon::Parts::TaskMemoryBytes() const {
+  return config.limits.memory_bytes.value_or(DescribeMachine().memory_bytes / 10 * 8);
 }
 
 // GPUs are what the network knows of until they have been looked for: a start is no change.
@@ -139,7 +158,7 @@ wire::NodeProfile Daemon::Parts::Profile() const {
   const Machine machine = DescribeMachine();
   profile.resources.cpu_threads = static_cast<uint32_t>(
       config.limits.cpu_threads > 0 ? config.limits.cpu_threads : static_cast<int64_t>(machine.cpu_threads));
-  profile.resources.memory_bytes = config.limits.memory_bytes.value_or(machine.memory_bytes / 10 * 8);
+  profile.resources.memory_bytes = TaskMemoryBytes();
   profile.resources.disk_cap_bytes = config.limits.disk_cache_bytes;
   return profile;
 }
@@ -252,7 +271,11 @@ Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> Daemon::Parts::Start
   options.program = WorkerProgram();
   options.label = request.what;
   if (request.gpu) options.gpu = request.gpu->index;
-  options.memory_bytes = config.limits.memory_bytes.value_or(0);
+  // How much of what CUDA reserves counts against RLIMIT_DATA is not measured: without a control group a worker with a
+  // GPU is held to a limit that the owner states only.
+  const bool stated_only = request.gpu && cgroup_parent.empty();
+  options.memory_bytes = stated_only ? config.limits.memory_bytes.value_or(0) : TaskMemoryBytes();
+  options.cgroup_parent = cgroup_parent;
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::WorkerProcess> worker,
                           supervisor::WorkerProcess::Start(executor, std::move(options)));
   GDF_CO_ASSIGN_OR_RETURN(supervisor::SandboxReport report, co_await worker->Ready());

@@ -127,8 +127,8 @@ absl::Status WorkerCalls::Dispatch(Message message) {
 absl::Status WorkerCalls::WithLimit(absl::Status error) const {
   const uint64_t limit = link_->child().memory_bytes();
   if (!absl::IsResourceExhausted(error) || limit == 0) return error;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(error.message(), " (limit of the worker's host memory: ", HumanBytes(limit), ")"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the worker ran out of memory: its limit is ", HumanBytes(limit), ": ", error.message()));
 }
 
 absl::Status WorkerCalls::Greet(const nlohmann::json& hello) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -79,10 +80,14 @@ int Main(int argc, char** argv) {
     std::fputs(train::FormatDeviceList(worker::ListDevices(ProgramFolder())).c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
   }
-  const absl::Status status = Run(sandbox);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "gdf-worker: %s\n", status.ToString().c_str());
-  return absl::IsResourceExhausted(status) ? train::kExitOutOfMemory : 1;
+  try {
+    const absl::Status status = Run(sandbox);
+    if (status.ok()) return 0;
+    std::fprintf(stderr, "gdf-worker: %s\n", status.ToString().c_str());
+    return absl::IsResourceExhausted(status) ? train::kExitOutOfMemory : 1;
+  } catch (const std::bad_alloc&) {  // outside of libtorch, where nothing could go on
+    return train::kExitOutOfMemory;
+  }
 }
 
 }  // namespace
