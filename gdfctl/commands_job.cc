@@ -18,9 +18,11 @@ namespace gdf::ctl {
 namespace {
 
 std::string Nodes(const control::Job& job) {
-  std::vector<std::string> ids;
-  for (const std::string& id : job.members) ids.push_back(id.substr(0, 12) + (id == job.lead ? " (lead)" : ""));
-  return absl::StrJoin(ids, ", ");
+  std::vector<std::string> names;
+  for (size_t i = 0; i < job.members.size() && i < job.member_names.size(); ++i) {
+    names.push_back(Printable(job.member_names[i]) + (job.members[i] == job.lead ? " (lead)" : ""));
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 absl::StatusOr<ExitCode> List(Session& session) {
@@ -60,7 +62,7 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& id) {
   std::vector<std::pair<std::string, std::string>> fields = {
       {"job", absl::StrCat(job.id, "  ", Printable(job.name))},
       {"phase", absl::StrCat(control::ToString(job.phase), job.reason.empty() ? "" : ": ", Printable(job.reason))},
-      {"submitted", absl::StrCat(FormatAge(job.submitted, session.Now()), " by ", Printable(job.submitter).substr(0, 12))},
+      {"submitted", absl::StrCat(FormatAge(job.submitted, session.Now()), " by ", Printable(job.submitter_name))},
       {"rounds", absl::StrCat(job.rounds_done, " of ", job.rounds_total, ", ", job.steps_total, " steps on each node")},
       {"nodes", Nodes(job)},
       {"validation", FormatLoss(view.validation_loss())},
@@ -85,7 +87,7 @@ void PrintUpdate(Session& session, const control::JobUpdate& update) {
     const control::Event& event = *update.event;
     const Color color = event.severity == "error" ? Color::kRed : event.severity == "warning" ? Color::kYellow : Color::kNone;
     session.Print(absl::StrCat(FormatClock(event.at, zone), "  ", Paint(style, color, Printable(event.severity)), "  ",
-                               event.node.empty() ? "" : Printable(event.node).substr(0, 12) + "  ", Printable(event.text), "\n"));
+                               event.node_name.empty() ? "" : Printable(event.node_name) + "  ", Printable(event.text), "\n"));
   }
   if (update.finished) {
     session.Print(absl::StrCat(FormatClock(update.finished->ended, zone), "  ", control::ToString(update.finished->phase),

@@ -63,7 +63,7 @@ Json ToJson(const control::Round& round) {
 
 Json ToJson(const control::Event& event) {
   return {{"id", event.id},     {"at", TimeJson(event.at)},     {"job", event.job},
-          {"node", event.node}, {"severity", event.severity}, {"text", event.text}};
+          {"node", event.node}, {"severity", event.severity}, {"text", event.text}, {"node_name", event.node_name}};
 }
 
 Json ToJson(const control::Job& job) {
@@ -72,12 +72,15 @@ Json ToJson(const control::Job& job) {
                {"phase", control::ToString(job.phase)},
                {"reason", job.reason},
                {"submitter", job.submitter},
+               {"submitter_name", job.submitter_name},
                {"submitted", TimeJson(job.submitted)},
                {"started", TimeJson(job.started)},
                {"ended", TimeJson(job.ended)},
                {"epoch", job.epoch},
                {"lead", job.lead},
+               {"lead_name", job.lead_name},
                {"members", job.members},
+               {"member_names", job.member_names},
                {"rounds_done", job.rounds_done},
                {"rounds_total", job.rounds_total},
                {"steps_total", job.steps_total},

@@ -65,7 +65,7 @@ Round FromProto(const v1::Round& in) {
 }
 
 Event FromProto(const v1::Event& in) {
-  return Event{in.id(), TimeFrom(in.at_unix_ms()), in.job(), in.node(), in.severity(), in.text()};
+  return Event{in.id(), TimeFrom(in.at_unix_ms()), in.job(), in.node(), in.severity(), in.text(), in.node_name()};
 }
 
 Job FromProto(const v1::Job& in) {
@@ -86,6 +86,9 @@ Job FromProto(const v1::Job& in) {
   out.steps_total = in.steps_total();
   if (in.has_last_round()) out.last_round = FromProto(in.last_round());
   out.spec_yaml = in.spec_yaml();
+  out.submitter_name = in.submitter_name();
+  out.lead_name = in.lead_name();
+  out.member_names.assign(in.member_names().begin(), in.member_names().end());
   return out;
 }
 

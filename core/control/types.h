@@ -66,6 +66,7 @@ struct Event {
   std::string node;
   std::string severity;
   std::string text;
+  std::string node_name;
 };
 
 struct Job {
@@ -83,6 +84,9 @@ struct Job {
   uint64_t steps_total = 0;
   std::optional<Round> last_round;
   std::string spec_yaml;
+  std::string submitter_name;
+  std::string lead_name;
+  std::vector<std::string> member_names;  // as `members`
 };
 
 struct NodeStatus {

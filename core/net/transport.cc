@@ -1,5 +1,6 @@
 #include "core/net/transport.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
@@ -36,6 +37,11 @@ Task<void> ServeCall(Transport::CallHandler handler, NodeId peer, std::unique_pt
 }
 
 }  // namespace
+
+absl::Status NamingPeer(const absl::Status& status, const NodeId& peer) {
+  if (absl::StrContains(status.message(), peer.Short())) return status;
+  return Annotate(status, absl::StrCat("node ", peer.Short()));
+}
 
 Registration Transport::HandleCall(std::string method, CallHandler handler, MethodOptions options) {
   return HandleStream(

@@ -102,6 +102,10 @@ struct TrafficCounters {
   absl::Duration rtt;
 };
 
+// The status of a call to `peer`, or of a stream with it, with the peer named in the message: what
+// the transport says names it already, the peer's own words do not.
+absl::Status NamingPeer(const absl::Status& status, const NodeId& peer);
+
 class Transport {
  public:
   // Runs as a detached task; the stream ends with it.

@@ -26,7 +26,7 @@ Task<absl::Status> RoundLead::EnterEpoch() {
     alive_.insert(node);
     attempt_heard_ = std::max(attempt_heard_, reply.last_attempt);
   }
-  for (const auto& [node, why] : answers->silent) lost_[node] = std::string(why.message());
+  for (const auto& [node, why] : answers->silent) lost_[node] = net::NamingPeer(why, node);
   GDF_CO_RETURN_IF_ERROR(ChooseState(*answers));
   const absl::Status together = co_await BringTogether(*answers);
   GDF_CO_RETURN_IF_ERROR(together);
@@ -114,7 +114,7 @@ std::string RoundLead::MissingQuorum(const Answers& answers) const {
     std::string text = absl::StrCat(needed, " members of epoch ", epoch.epoch.value, " (", there, " of ",
                                     epoch.members.size(), " answer");
     for (const auto& [node, why] : answers.silent) {
-      absl::StrAppend(&text, "; node ", node.Short(), ": ", why.message());
+      absl::StrAppend(&text, "; ", net::NamingPeer(why, node).message());
     }
     return text + ")";
   }

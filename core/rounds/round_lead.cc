@@ -53,7 +53,7 @@ std::vector<NodeId> RoundLead::Alive() const {
 
 void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
-  lost_[node] = std::string(why.message());
+  lost_[node] = net::NamingPeer(why, node);
   member_.Event(wire::Severity::kWarning,
                 absl::StrCat("round ", position_.round.value, " goes on without node ", node.Short(), ": ", why.message()));
 }
@@ -62,8 +62,8 @@ absl::Status RoundLead::CheckMajority() const {
   const size_t need = std::max(epoch_.majority(), static_cast<size_t>(env_.spec.nodes.min));
   if (alive_.size() >= need) return absl::OkStatus();
   std::string text = absl::StrCat("round ", position_.round.value, " has ", alive_.size(), " of ",
-                                  epoch_.members.size(), " members, needs ", need, ";");
-  for (const auto& [node, why] : lost_) absl::StrAppend(&text, " node ", node.Short(), " lost (", why, ")");
+                                  epoch_.members.size(), " members, needs ", need);
+  for (const auto& [node, why] : lost_) absl::StrAppend(&text, "; lost ", why.message());
   return absl::UnavailableError(text);
 }
 
@@ -117,7 +117,7 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
     EpochRequest request{env_.job, epoch_.epoch, {}, std::string(why.message())};
     for (const auto& [node, reason] : lost_) {
       request.lost.push_back(node);
-      request.reason = absl::StrCat("node ", node.Short(), " lost: ", reason);
+      request.reason = absl::StrCat("lost ", reason.message());
     }
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
     if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
@@ -330,7 +330,7 @@ Task<absl::StatusOr<wire::Commit>> RoundLead::Sign(wire::Receipt receipt) {
     if (answer != nullptr && valid.ok()) {
       commit.signatures.push_back(answer->signature);
     } else {
-      absl::StrAppend(&refusals, "; node ", node.Short(), ": ", valid.message());
+      absl::StrAppend(&refusals, "; ", net::NamingPeer(valid, node).message());
       if (absl::IsUnavailable(valid) || absl::IsDeadlineExceeded(valid)) Lose(node, valid);
     }
   }
@@ -456,7 +456,7 @@ Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, a
     const bool again = absl::IsUnavailable(reply.status()) || absl::IsUnimplemented(reply.status());
     if (Now() - called_at > env_.timings.reconnect) reachable_at = Now();  // it had answered until then
     if (!again || Now() - reachable_at >= env_.timings.reconnect || Now() + env_.timings.retry >= deadline) {
-      co_return Annotate(reply.status(), absl::StrCat("node ", node.Short()));
+      co_return reply.status();
     }
     co_await Sleep(env_.executor, env_.timings.retry);
   }

@@ -154,7 +154,7 @@ Task<absl::Status> Swarm::FetchOne(std::shared_ptr<Job> job, store::ChunkId id) 
         co_return got;
       }
       if (!job->local.ok()) co_return job->local;
-      last = Annotate(got, absl::StrCat("node ", holder.Short()));
+      last = net::NamingPeer(got, holder);
     }
     if (executor.clock().Monotonic() - job->last_success > kPatience) {
       co_return absl::UnavailableError(absl::StrCat(

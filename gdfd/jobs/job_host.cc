@@ -170,7 +170,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state
       fetched = absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
                                                  " rounds are not those that were reported"));
     }
-    last = Annotate(fetched.status(), absl::StrCat("node ", member.Short()));
+    last = net::NamingPeer(fetched.status(), member);
     Log(LogLevel::kWarning, "no_artifacts", {{"job", ToString(job.id)}, {"why", last}});
   }
   co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(job.id)));

@@ -76,8 +76,14 @@ void StateMemory(config::JobSpec& spec, const config::ModelShape& shape, uint64_
 
 }  // namespace
 
-v1::Job ControlService::Describe(const state::Job& job) const {
-  v1::Job out = ToProto(job);
+NodeNames ControlService::Names() const {
+  absl::StatusOr<std::vector<state::Member>> members = node_.state.members();
+  // Whoever asks next is told why the state cannot be read.
+  return NodeNames(members.ok() ? *members : std::vector<state::Member>{});
+}
+
+v1::Job ControlService::Describe(const state::Job& job, const NodeNames& names) const {
+  v1::Job out = ToProto(job, names);
   if (job.phase == state::JobPhase::kPending) {
     jobs::Scheduler* scheduler = node_.scheduler();
     out.set_reason(scheduler ? scheduler->WaitingFor(job.id)
@@ -207,7 +213,8 @@ grpc::Status ControlService::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
                                       v1::ListJobsReply* reply) {
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, node_.state.jobs());
-    for (const state::Job& job : jobs) *reply->add_jobs() = Describe(job);
+    const NodeNames names = Names();
+    for (const state::Job& job : jobs) *reply->add_jobs() = Describe(job, names);
     return absl::OkStatus();
   }));
 }
@@ -218,7 +225,7 @@ grpc::Status ControlService::GetJob(grpc::ServerContext*, const v1::GetJobReques
   if (!id.ok()) return ToGrpc(id.status());
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     GDF_ASSIGN_OR_RETURN(state::Job job, node_.state.job(*id));
-    *reply->mutable_job() = Describe(job);
+    *reply->mutable_job() = Describe(job, Names());
     return absl::OkStatus();
   }));
 }
@@ -227,14 +234,15 @@ absl::StatusOr<std::vector<v1::JobUpdate>> ControlService::NewsOf(JobId id, Watc
   std::vector<v1::JobUpdate> out;
   seen->index = node_.state.last_applied();
   GDF_ASSIGN_OR_RETURN(state::Job job, node_.state.job(id));
-  const v1::Job described = Describe(job);
+  const NodeNames names = Names();
+  const v1::Job described = Describe(job, names);
   if (described.phase() != seen->phase) *out.emplace_back().mutable_job() = described;
   seen->phase = described.phase();
   state::EventFilter filter;
   filter.job = id;
   GDF_ASSIGN_OR_RETURN(std::vector<state::Event> events, node_.state.events(seen->event, filter));
   for (const state::Event& event : events) {
-    *out.emplace_back().mutable_event() = ToProto(event);
+    *out.emplace_back().mutable_event() = ToProto(event, names);
     seen->event = event.id;
   }
   GDF_ASSIGN_OR_RETURN(std::vector<state::RoundRecord> rounds, node_.state.rounds(id, seen->round));

@@ -50,16 +50,17 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     if (!node_.state.has_network()) return absl::OkStatus();
 
     GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
+    GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
+    const NodeNames names(members);
     reply->set_network_id(network.id.ToString());
     reply->set_network_name(network.genesis.name);
     reply->set_coordinator(node_.membership.coordinator());
     reply->set_coordinator_connected(node_.membership.connected());
     if (!node_.membership.connected() && !node_.membership.last_error().ok()) {
-      reply->add_warnings(
-          absl::StrCat("no coordinator: ", node_.membership.last_error().message()));
+      const std::string why(node_.membership.last_error().message());
+      reply->add_warnings(absl::StrCat("no coordinator: ", names.In(why)));
     }
     reply->set_log_index(node_.state.last_applied());
-    GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, node_.state.members());
     const std::vector<NodeId> online = node_.membership.Online();
     for (const state::Member& member : members) {
       if (member.id == self) {
@@ -83,7 +84,7 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
         reply->set_jobs_pending(reply->jobs_pending() + 1);
       if (job.phase != state::JobPhase::kRunning) continue;
       reply->set_jobs_running(reply->jobs_running() + 1);
-      *reply->add_running() = Describe(job);
+      *reply->add_running() = Describe(job, names);
     }
     return absl::OkStatus();
   }));
@@ -288,7 +289,7 @@ grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupReques
     genesis = network.genesis_record;
     return absl::OkStatus();
   });
-  if (!read.ok()) return ToGrpc(read);
+  if (!state.ok()) return ToGrpc(state.status());
   absl::StatusOr<std::string> sealed =
       SealBackup(node_.key, genesis, request->passphrase(), node_.rng);
   if (sealed.ok()) reply->set_archive(*std::move(sealed));

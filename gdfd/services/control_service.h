@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "gdfd/node.h"
 #include "gdfd/services/bridge.h"
+#include "gdfd/services/node_names.h"
 #include "proto/control.grpc.pb.h"
 
 namespace gdf::services {
@@ -93,7 +94,9 @@ class ControlService final : public control::v1::Control::Service {
   // What was recorded of a job since; advances `seen`. On the executor.
   absl::StatusOr<std::vector<control::v1::JobUpdate>> NewsOf(JobId id, WatchPosition* seen);
   // The job with why it waits, as people see it. On the executor.
-  control::v1::Job Describe(const state::Job& job) const;
+  control::v1::Job Describe(const state::Job& job, const NodeNames& names) const;
+  // On the executor.
+  NodeNames Names() const;
 
   Node& node_;
   Bridge& bridge_;

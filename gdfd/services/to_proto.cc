@@ -57,18 +57,21 @@ v1::Round ToProto(const state::RoundRecord& round) {
   return out;
 }
 
-v1::Event ToProto(const state::Event& event) {
+v1::Event ToProto(const state::Event& event, const NodeNames& names) {
   v1::Event out;
   out.set_id(event.id);
   out.set_at_unix_ms(event.at_unix_ms);
   if (event.job.value != 0) out.set_job(ToString(event.job));
-  if (!event.node.zero()) out.set_node(event.node.ToString());
+  if (!event.node.zero()) {
+    out.set_node(event.node.ToString());
+    out.set_node_name(names.Of(event.node));
+  }
   out.set_severity(std::string(wire::ToString(event.severity)));
-  out.set_text(event.text);
+  out.set_text(names.In(event.text));
   return out;
 }
 
-v1::Job ToProto(const state::Job& job) {
+v1::Job ToProto(const state::Job& job, const NodeNames& names) {
   v1::Job out;
   out.set_id(ToString(job.id));
   out.set_name(job.name);
@@ -85,14 +88,21 @@ v1::Job ToProto(const state::Job& job) {
                                                                : v1::JOB_PHASE_FAILED);
       break;
   }
-  out.set_reason(job.reason);
+  out.set_reason(names.In(job.reason));
   out.set_submitter(job.owner.ToString());
+  out.set_submitter_name(names.Of(job.owner));
   out.set_submitted_unix_ms(job.submitted_unix_ms);
   out.set_started_unix_ms(job.started_unix_ms);
   out.set_ended_unix_ms(job.finished_unix_ms);
   out.set_epoch(job.epoch.value);
-  if (!job.lead.zero()) out.set_lead(job.lead.ToString());
-  for (const NodeId& member : job.members) out.add_members(member.ToString());
+  if (!job.lead.zero()) {
+    out.set_lead(job.lead.ToString());
+    out.set_lead_name(names.Of(job.lead));
+  }
+  for (const NodeId& member : job.members) {
+    out.add_members(member.ToString());
+    out.add_member_names(names.Of(member));
+  }
   out.set_rounds_done(job.rounds_done);
   out.set_rounds_total(job.planned_rounds);
   if (job.rounds_done > 0) {

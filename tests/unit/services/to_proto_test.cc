@@ -7,7 +7,16 @@ namespace {
 
 namespace v1 = control::v1;
 
+const NodeNames kNoNames(std::vector<state::Member>{});
+
 NodeId Node(std::string_view name) { return NodeId(HashBytes(name)); }
+
+state::Member Member(std::string_view key, const std::string& name) {
+  state::Member member;
+  member.id = Node(key);
+  member.profile.name = name;
+  return member;
+}
 
 TEST_CASE("A status keeps its code and message on its way through gRPC") {
   CHECK(ToGrpc(absl::OkStatus()).ok());
@@ -23,17 +32,17 @@ TEST_CASE("A job's phase says how it ended") {
   job.id = JobId{7};
   job.name = "job";
   job.owner = Node("owner");
-  CHECK(ToProto(job).phase() == v1::JOB_PHASE_PENDING);
-  CHECK(ToProto(job).id() == "j7");
-  CHECK(ToProto(job).lead().empty());
-  CHECK_FALSE(ToProto(job).has_last_round());
+  CHECK(ToProto(job, kNoNames).phase() == v1::JOB_PHASE_PENDING);
+  CHECK(ToProto(job, kNoNames).id() == "j7");
+  CHECK(ToProto(job, kNoNames).lead().empty());
+  CHECK_FALSE(ToProto(job, kNoNames).has_last_round());
   job.phase = state::JobPhase::kRunning;
   job.lead = Node("lead");
   job.members = {Node("lead"), Node("other")};
   job.rounds_done = 3;
   job.theta = HashBytes("theta");
   job.metrics.train_loss = 1.5;
-  const v1::Job running = ToProto(job);
+  const v1::Job running = ToProto(job, kNoNames);
   CHECK(running.phase() == v1::JOB_PHASE_RUNNING);
   CHECK(running.lead() == Node("lead").ToString());
   CHECK(running.members_size() == 2);
@@ -46,8 +55,38 @@ TEST_CASE("A job's phase says how it ended") {
         std::pair{wire::Verdict::kFailed, v1::JOB_PHASE_FAILED},
         std::pair{wire::Verdict::kCancelled, v1::JOB_PHASE_CANCELLED}}) {
     job.verdict = verdict;
-    CHECK(ToProto(job).phase() == phase);
+    CHECK(ToProto(job, kNoNames).phase() == phase);
   }
+}
+
+TEST_CASE("Nodes are called by their names, by id too where two had the same, by id where unknown") {
+  const std::string a = Node("a").Short(), b = Node("b").Short(), c = Node("c").Short();
+  const NodeNames names({Member("a", "attic"), Member("b", "barn"), Member("c", "barn")});
+  CHECK(names.Of(Node("a")) == "attic");
+  CHECK(names.Of(Node("b")) == "barn (" + b + ")");
+  CHECK(names.Of(Node("z")) == Node("z").Short());
+  // Whole words only: the beginning of a longer id or of a digest is not a node's.
+  const std::string more = Node("a").ToString();
+  CHECK(names.In("node " + a + ": lost (" + c + "); " + more + " " + Node("z").Short() + " " + a) ==
+        "node attic: lost (barn (" + c + ")); " + more + " " + Node("z").Short() + " attic");
+  CHECK(names.In("") == "");
+  CHECK(names.In("no node, \xc3\xa9\n") == "no node, \xc3\xa9\n");
+
+  state::Job job;
+  job.owner = Node("z");
+  job.lead = Node("a");
+  job.members = {Node("b"), Node("a")};
+  job.reason = "lead " + a + ": the disk is full";
+  const v1::Job shown = ToProto(job, names);
+  CHECK(shown.submitter_name() == Node("z").Short());
+  CHECK(shown.lead_name() == "attic");
+  CHECK(shown.member_names(0) == "barn (" + b + ")");
+  CHECK(shown.member_names(1) == "attic");
+  CHECK(shown.reason() == "lead attic: the disk is full");
+  const v1::Event event = ToProto(
+      state::Event{5, 6, JobId{3}, Node("a"), wire::Severity::kInfo, "lost node " + b}, names);
+  CHECK(event.node_name() == "attic");
+  CHECK(event.text() == "lost node barn (" + b + ")");
 }
 
 TEST_CASE("A round's losses are there when they were measured") {
@@ -89,11 +128,15 @@ TEST_CASE("Members, events and invites carry over") {
   CHECK(node.gpus(0).memory_bytes() == 300);
 
   const v1::Event about_nothing =
-      ToProto(state::Event{5, 6, {}, {}, wire::Severity::kWarning, "text"});
+      ToProto(state::Event{5, 6, {}, {}, wire::Severity::kWarning, "text"}, kNoNames);
   CHECK(about_nothing.job().empty());
   CHECK(about_nothing.node().empty());
   CHECK(about_nothing.severity() == "warning");
-  CHECK(ToProto(state::Event{5, 6, JobId{3}, Node("a"), wire::Severity::kInfo, ""}).job() == "j3");
+  CHECK(about_nothing.node_name().empty());
+  const v1::Event about_a =
+      ToProto(state::Event{5, 6, JobId{3}, Node("a"), wire::Severity::kInfo, ""}, kNoNames);
+  CHECK(about_a.job() == "j3");
+  CHECK(about_a.node() == Node("a").ToString());
 
   state::InviteRecord invite;
   invite.roles = {trust::Role::kContributor};
