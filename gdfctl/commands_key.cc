@@ -43,7 +43,7 @@ absl::StatusOr<ExitCode> Backup(Session& session, const std::string& path, const
   GDF_ASSIGN_OR_RETURN(const std::string archive, client->Backup(passphrase));
   GDF_RETURN_IF_ERROR(session.environment().files.WriteAtomic(path, archive, 0600));
   if (session.json()) session.PrintJson({{"file", path}, {"bytes", archive.size()}});
-  session.Say(absl::StrCat("this node's key and its network's founding record are in ", path, ". Restore: gdfd --restore ", path));
+  session.Say(absl::StrCat("this node's key and its network's state are in ", path, ". Restore: gdfd --restore ", path));
   return kExitOk;
 }
 
@@ -54,7 +54,7 @@ void AddKeyCommands(CLI::App& app, Command& chosen) {
   key->require_subcommand(1);
   key->add_subcommand("rotate", "Replace it; the network learns of it by a record signed with the old one")
       ->callback([&chosen] { chosen = Rotate; });
-  CLI::App* backup = app.add_subcommand("backup", "Write the key and the network's founding record, sealed, to a file");
+  CLI::App* backup = app.add_subcommand("backup", "Write the key and the network's state, sealed, to a file");
   auto path = std::make_shared<std::string>();
   auto passphrase_file = std::make_shared<std::string>();
   backup->add_option("FILE", *path, "Where to")->required();

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/file_system.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -97,10 +98,16 @@ void NotifySystemd(const char* state) {
 
 absl::Status Restore(const std::string& file, const std::string& state_dir) {
   PosixFileSystem files;
-  GDF_ASSIGN_OR_RETURN(std::string archive, files.Read(file, 2 << 20));
+  GDF_ASSIGN_OR_RETURN(std::string archive, files.Read(file, services::kMaxArchiveBytes));
   const char* passphrase = std::getenv("GDF_PASSPHRASE");
   if (passphrase == nullptr) return absl::InvalidArgumentError("put the backup's passphrase into GDF_PASSPHRASE");
-  return services::RestoreBackup(files, archive, passphrase, state_dir);
+  GDF_ASSIGN_OR_RETURN(services::Restored restored,
+                       services::RestoreBackup(files, archive, passphrase, state_dir));
+  const std::string network =
+      restored.network.empty() ? "in no network"
+                               : absl::StrCat("network ", restored.network, " up to log entry ", restored.log_entries);
+  std::printf("restored node %s, %s, to %s\n", restored.node.Short().c_str(), network.c_str(), state_dir.c_str());
+  return absl::OkStatus();
 }
 
 int Fail(const absl::Status& status) {
@@ -154,7 +161,7 @@ int Main(int argc, char** argv) {
   app.add_option("--worker", arguments.worker, "the gdf-worker program");
   app.add_option("--log-level", arguments.log_level)->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   app.add_option("--ready-fd", arguments.ready_fd, "writes 'ready' to this descriptor once it serves");
-  app.add_option("--restore", arguments.restore, "puts the key of a backup into the state folder and exits");
+  app.add_option("--restore", arguments.restore, "puts what a backup has into the state folder and exits");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

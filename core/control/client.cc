@@ -314,8 +314,13 @@ absl::StatusOr<std::string> Client::RotateKey() {
 absl::StatusOr<std::string> Client::Backup(const std::string& passphrase) {
   v1::BackupRequest request;
   request.set_passphrase(passphrase);
-  GDF_ASSIGN_OR_RETURN(v1::BackupReply reply, impl_->Call(&v1::Control::Stub::Backup, request));
-  return reply.archive();
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::BackupPiece>> reader = impl_->stub->Backup(&context, request);
+  std::string archive;
+  v1::BackupPiece piece;
+  while (reader->Read(&piece)) archive += piece.data();
+  GDF_RETURN_IF_ERROR(impl_->Finish(reader->Finish()));
+  return archive;
 }
 
 }  // namespace gdf::control

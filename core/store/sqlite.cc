@@ -168,6 +168,20 @@ absl::Status Database::Execute(std::string_view sql) {
   return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, sql);
 }
 
+absl::StatusOr<std::string> Database::Serialize(uint64_t max_bytes) {
+  GDF_ASSIGN_OR_RETURN(Rows rows, Query("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"));
+  const uint64_t bytes = rows.Next() ? rows.Unsigned(0) : 0;
+  GDF_RETURN_IF_ERROR(rows.status());
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name_, " has ", HumanBytes(bytes), ", at most ", HumanBytes(max_bytes), " can be copied"));
+  }
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> copy(sqlite3_serialize(db_, "main", &size, 0), sqlite3_free);
+  if (copy == nullptr) return Error(SQLITE_NOMEM, "copy");
+  return std::string(reinterpret_cast<const char*>(copy.get()), static_cast<size_t>(size));
+}
+
 int64_t Database::changes() const { return sqlite3_changes64(db_); }
 
 absl::StatusOr<Transaction> Transaction::Begin(Database& db) {

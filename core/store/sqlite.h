@@ -102,6 +102,9 @@ class Database {
   absl::Status Execute(std::string_view sql);
   // Rows changed by the last Run.
   int64_t changes() const;
+  // The whole database, as of its last transaction, as the bytes of a database file. Reads all of
+  // it. kResourceExhausted when it is larger than `max_bytes`.
+  absl::StatusOr<std::string> Serialize(uint64_t max_bytes);
 
   absl::Status RunValues(std::string_view sql, const std::vector<Value>& values);
   absl::StatusOr<Rows> QueryValues(std::string_view sql, const std::vector<Value>& values);

@@ -7,16 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/state/state.h"
 
 namespace gdf::services {
 namespace {
 
-constexpr std::string_view kMagic = "gdf-backup-1\n";
+constexpr std::string_view kMagic = "gdf-backup-2\n";
 constexpr size_t kSaltBytes = crypto_pwhash_SALTBYTES;
 constexpr size_t kNonceBytes = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES;
 constexpr size_t kTagBytes = crypto_aead_xchacha20poly1305_ietf_ABYTES;
 constexpr size_t kHeaderBytes = kMagic.size() + kSaltBytes + kNonceBytes;
-constexpr size_t kMaxArchiveBytes = size_t{1} << 20;
 constexpr size_t kMinPassphraseBytes = 8;
 
 using AeadKey = std::array<uint8_t, crypto_aead_xchacha20poly1305_ietf_KEYBYTES>;
@@ -34,7 +34,7 @@ uint8_t* Raw(std::string& s, size_t at = 0) { return reinterpret_cast<uint8_t*>(
 
 }  // namespace
 
-absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_view genesis,
+absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_view state,
                                        std::string_view passphrase, Rng& rng) {
   if (passphrase.size() < kMinPassphraseBytes) {
     return absl::InvalidArgumentError(
@@ -42,7 +42,7 @@ absl::StatusOr<std::string> SealBackup(const trust::NodeKey& key, std::string_vi
   }
   const absl::Span<const uint8_t> seed = key.private_seed();
   std::string plain(reinterpret_cast<const char*>(seed.data()), seed.size());
-  plain.append(genesis);
+  plain.append(state);
   std::string archive(kHeaderBytes + plain.size() + kTagBytes, '\0');
   std::memcpy(archive.data(), kMagic.data(), kMagic.size());
   rng.Fill(absl::MakeSpan(Raw(archive, kMagic.size()), kSaltBytes + kNonceBytes));
@@ -84,14 +84,28 @@ absl::StatusOr<Backup> OpenBackup(std::string_view archive, std::string_view pas
   return backup;
 }
 
-absl::Status RestoreBackup(FileSystem& files, std::string_view archive, std::string_view passphrase,
-                           const std::string& state_dir) {
+// The key comes last: a folder that has it has been restored whole.
+absl::StatusOr<Restored> RestoreBackup(FileSystem& files, std::string_view archive,
+                                       std::string_view passphrase, const std::string& state_dir) {
   GDF_ASSIGN_OR_RETURN(Backup backup, OpenBackup(archive, passphrase));
-  const std::string path = state_dir + "/node.key";
-  if (files.Exists(path))
-    return absl::AlreadyExistsError(path + " exists; a restore does not overwrite a key");
+  const std::string key_path = state_dir + "/node.key", state_path = state_dir + "/state.db";
+  for (const std::string& path : {key_path, state_path}) {
+    if (files.Exists(path)) {
+      return absl::AlreadyExistsError(path + " exists; a restore does not overwrite a node");
+    }
+  }
   GDF_RETURN_IF_ERROR(files.MakeFolders(state_dir, 0700));
-  return backup.key.Save(files, path);
+  Restored restored;
+  restored.node = backup.key.id();
+  if (!backup.state.empty()) {
+    GDF_RETURN_IF_ERROR(files.WriteAtomic(state_path, backup.state, 0600));
+    GDF_ASSIGN_OR_RETURN(std::unique_ptr<state::State> state, state::State::Open(state_path));
+    GDF_ASSIGN_OR_RETURN(state::Network network, state->network());
+    restored.network = network.genesis.name;
+    restored.log_entries = state->last_applied();
+  }
+  GDF_RETURN_IF_ERROR(backup.key.Save(files, key_path));
+  return restored;
 }
 
 }  // namespace gdf::services

@@ -12,6 +12,12 @@ namespace gdf::services {
 
 namespace v1 = control::v1;
 
+namespace {
+
+constexpr size_t kBackupPieceBytes = size_t{1} << 20;
+
+}  // namespace
+
 absl::Status ControlService::CheckOperator(const char* what) const {
   if (rights_ == Rights::kOperator) return absl::OkStatus();
   const std::string& group = node_.config.operator_group;
@@ -279,21 +285,23 @@ grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKey
 }
 
 grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupRequest* request,
-                                    v1::BackupReply* reply) {
-  if (absl::Status allowed = CheckOperator("back up the key"); !allowed.ok())
+                                    grpc::ServerWriter<v1::BackupPiece>* writer) {
+  if (absl::Status allowed = CheckOperator("back up this node"); !allowed.ok())
     return ToGrpc(allowed);
-  std::string genesis;
-  const absl::Status read = bridge_.OnExecutor([&]() -> absl::Status {
-    if (!node_.state.has_network()) return absl::OkStatus();
-    GDF_ASSIGN_OR_RETURN(state::Network network, node_.state.network());
-    genesis = network.genesis_record;
-    return absl::OkStatus();
+  absl::StatusOr<std::string> state = bridge_.OnExecutor([&]() -> absl::StatusOr<std::string> {
+    if (!node_.state.has_network()) return std::string();
+    return node_.state.Snapshot(kMaxBackupStateBytes);
   });
   if (!state.ok()) return ToGrpc(state.status());
   absl::StatusOr<std::string> sealed =
-      SealBackup(node_.key, genesis, request->passphrase(), node_.rng);
-  if (sealed.ok()) reply->set_archive(*std::move(sealed));
-  return ToGrpc(sealed.status());
+      SealBackup(node_.key, *state, request->passphrase(), node_.rng);
+  if (!sealed.ok()) return ToGrpc(sealed.status());
+  v1::BackupPiece piece;
+  for (size_t at = 0; at < sealed->size(); at += kBackupPieceBytes) {
+    piece.set_data(sealed->substr(at, kBackupPieceBytes));
+    if (!writer->Write(piece)) return grpc::Status::CANCELLED;
+  }
+  return grpc::Status::OK;
 }
 
 }  // namespace gdf::services

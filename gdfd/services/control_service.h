@@ -48,7 +48,7 @@ class ControlService final : public control::v1::Control::Service {
   grpc::Status RotateKey(grpc::ServerContext*, const control::v1::RotateKeyRequest*,
                          control::v1::RotateKeyReply*) override;
   grpc::Status Backup(grpc::ServerContext*, const control::v1::BackupRequest*,
-                      control::v1::BackupReply*) override;
+                      grpc::ServerWriter<control::v1::BackupPiece>*) override;
 
   // control_jobs.cc
   grpc::Status Plan(grpc::ServerContext*, const control::v1::PlanRequest*,

@@ -150,6 +150,23 @@ int Node::Kill(int signal) {
   return *code;
 }
 
+CtlResult Node::Restore(const std::string& archive, const std::string& passphrase) const {
+  const std::string error_file = options_.folder + "/restore.err";
+  fs::remove(error_file);
+  Process::Options options;
+  options.arguments = {GdfdProgram(), "--restore", archive, "--state-dir", options_.state_folder};
+  options.error_file = error_file;
+  options.environment = {"GDF_PASSPHRASE=" + passphrase};
+  Process process(options);
+  CtlResult result;
+  result.out = process.ReadAll();
+  const std::optional<int> code = process.Wait();
+  REQUIRE(code.has_value());
+  result.code = *code;
+  result.err = ReadFile(error_file);
+  return result;
+}
+
 std::vector<std::string> Node::CtlArguments(std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), {GDF_GDFCTL, "--socket", options_.folder + "/control.sock"});
   return arguments;

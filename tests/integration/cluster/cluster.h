@@ -54,6 +54,8 @@ class Node {
   // Expects it to end; the exit code, or 128 + signal. `signal` 0: it ends by itself.
   int Kill(int signal);
   void Restart(int signal) { Kill(signal), Start(); }
+  // gdfd --restore, while it does not run.
+  CtlResult Restore(const std::string& archive, const std::string& passphrase) const;
   bool running() const { return process_ != nullptr; }
   pid_t pid() const { return process_->pid(); }
 

@@ -86,7 +86,8 @@ Process::Process(const Options& options) {
       open(options.error_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   GDF_CHECK(error.get() >= 0);
   const std::vector<char*> arguments = Pointers(options.arguments);
-  const std::vector<std::string> texts = ChildEnvironment();
+  std::vector<std::string> texts = ChildEnvironment();
+  texts.insert(texts.end(), options.environment.begin(), options.environment.end());
   const std::vector<char*> environment = Pointers(texts);
   const pid_t parent = getpid();
   pid_ = fork();

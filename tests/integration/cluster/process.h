@@ -24,6 +24,7 @@ class Process {
     std::string error_file;              // standard error is appended to it
     bool output_to_error_file = false;   // standard output too; else it is read here
     int ready_fd = -1;                   // becomes descriptor kReadyFd
+    std::vector<std::string> environment = {};  // more "NAME=value"
   };
   static constexpr int kReadyFd = 9;
 

@@ -72,17 +72,19 @@ TEST_CASE("Other users may look at a node, not change it") {
        {Call(*stub, &v1::Control::Stub::Join), Call(*stub, &v1::Control::Stub::Leave),
         Call(*stub, &v1::Control::Stub::CreateInvite), Call(*stub, &v1::Control::Stub::ListInvites),
         Call(*stub, &v1::Control::Stub::RevokeInvite), Call(*stub, &v1::Control::Stub::ChangeNode),
-        Call(*stub, &v1::Control::Stub::RotateKey), Call(*stub, &v1::Control::Stub::Backup),
+        Call(*stub, &v1::Control::Stub::RotateKey),
         Call(*stub, &v1::Control::Stub::Submit), Call(*stub, &v1::Control::Stub::CancelJob)}) {
     CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
   }
-  grpc::ClientContext upload_context, export_context, generate_context;
+  grpc::ClientContext upload_context, export_context, generate_context, backup_context;
   v1::UploadReply upload_reply;
   CHECK(stub->Upload(&upload_context, &upload_reply)->Finish().error_code() ==
         grpc::StatusCode::PERMISSION_DENIED);
   CHECK(stub->Export(&export_context, {})->Finish().error_code() ==
         grpc::StatusCode::PERMISSION_DENIED);
   CHECK(stub->Generate(&generate_context, {})->Finish().error_code() ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(stub->Backup(&backup_context, {})->Finish().error_code() ==
         grpc::StatusCode::PERMISSION_DENIED);
   CHECK_FALSE(loop.On([&] { return n1.member().state().has_network(); }));
 }

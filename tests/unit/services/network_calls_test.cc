@@ -121,7 +121,7 @@ TEST_CASE("A key is replaced: the new one is on disk and recorded before the nod
 }
 
 TEST_CASE(
-    "A backup holds key and genesis under its passphrase, and is restored into an empty folder") {
+    "A backup holds key and state under its passphrase, and is restored into an empty folder") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
   REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
@@ -131,8 +131,8 @@ TEST_CASE(
   const auto opened = OpenBackup(*archive, "correct horse");
   REQUIRE(opened.ok());
   CHECK(opened->key.id() == n1.member().id());
-  CHECK(opened->genesis == loop.On([&] { return n1.member().state().network()->genesis_record; }));
-  CHECK(archive->find(std::string(opened->genesis)) == std::string::npos);
+  CHECK(opened->state == loop.On([&] { return *n1.member().state().Snapshot(1 << 20); }));
+  CHECK(archive->find("my-net") == std::string::npos);
   CHECK(Says(OpenBackup(*archive, "wrong horse").status(), StatusCode::kPermissionDenied,
              "wrong passphrase"));
   for (const size_t at : {size_t{15}, size_t{35}, size_t{60}, archive->size() - 1}) {
@@ -145,17 +145,43 @@ TEST_CASE(
   CHECK(Says(OpenBackup("", "correct horse").status(), StatusCode::kInvalidArgument,
              "no gdf backup"));
   CHECK(Says(OpenBackup(std::string(2 << 20, 'x'), "correct horse").status(),
-             StatusCode::kInvalidArgument, ""));
+             StatusCode::kInvalidArgument, "no gdf backup"));
 
   PosixFileSystem files;
   testing::TemporaryFolder folder;
   const std::string dir = folder.path() + "/state";
   CHECK_FALSE(RestoreBackup(files, *archive, "wrong horse", dir).ok());
-  REQUIRE(RestoreBackup(files, *archive, "correct horse", dir).ok());
+  CHECK_FALSE(files.Exists(dir));
+  const auto restored = RestoreBackup(files, *archive, "correct horse", dir);
+  INFO(restored.status());
+  REQUIRE(restored.ok());
+  CHECK(restored->node == n1.member().id());
+  CHECK(restored->network == "my-net");
+  CHECK(restored->log_entries == loop.On([&] { return n1.member().state().last_applied(); }));
+  CHECK((*state::State::Open(dir + "/state.db"))->StateDigest() ==
+        loop.On([&] { return n1.member().state().StateDigest(); }));
+  CHECK(files.Stat(dir + "/state.db")->mode == 0600);
   CHECK(trust::NodeKey::Load(files, dir + "/node.key")->id() == n1.member().id());
   CHECK(files.Stat(dir + "/node.key")->mode == 0600);
-  CHECK(Says(RestoreBackup(files, *archive, "correct horse", dir), StatusCode::kAlreadyExists,
+  CHECK(Says(RestoreBackup(files, *archive, "correct horse", dir).status(), StatusCode::kAlreadyExists,
              "node.key exists"));
+  REQUIRE(files.Remove(dir + "/node.key").ok());
+  CHECK(Says(RestoreBackup(files, *archive, "correct horse", dir).status(),
+             StatusCode::kAlreadyExists, "state.db exists"));
+}
+
+TEST_CASE("A backup of a node in no network is its key") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto archive = n1.Client()->Backup("correct horse");
+  REQUIRE(archive.ok());
+  PosixFileSystem files;
+  testing::TemporaryFolder folder;
+  const auto restored = RestoreBackup(files, *archive, "correct horse", folder.path());
+  REQUIRE(restored.ok());
+  CHECK(restored->network.empty());
+  CHECK(files.Exists(folder.path() + "/node.key"));
+  CHECK_FALSE(files.Exists(folder.path() + "/state.db"));
 }
 
 }  // namespace

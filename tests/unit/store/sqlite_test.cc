@@ -96,6 +96,29 @@ TEST_CASE("a full disk is told as such and loses nothing") {
   CHECK(rows.Int(0) == 1);
 }
 
+TEST_CASE("a copy is the database after its last transaction, whatever is still in the write-ahead log") {
+  TempFile file, copy_file;
+  auto db = *Database::Open(file.path());
+  REQUIRE(db->Execute("CREATE TABLE t(i); INSERT INTO t VALUES(1), (2)").ok());
+  const absl::StatusOr<std::string> copy = db->Serialize(1 << 20);
+  INFO(copy.status());
+  REQUIRE(copy.ok());
+  REQUIRE(db->Run("INSERT INTO t VALUES(3)").ok());  // is not in it
+  std::ofstream(copy_file.path(), std::ios::binary) << *copy;
+  auto restored = *Database::Open(copy_file.path());
+  Rows rows = *restored->Query("SELECT COUNT(*), SUM(i) FROM t");
+  REQUIRE(rows.Next());
+  CHECK(rows.Int(0) == 2);
+  CHECK(rows.Int(1) == 3);
+  const absl::Status large = db->Serialize(copy->size() - 1).status();
+  CHECK(absl::IsResourceExhausted(large));
+  CHECK(large.message().find(file.path()) != std::string::npos);
+
+  auto memory = *Database::OpenInMemory();
+  REQUIRE(memory->Execute("CREATE TABLE t(i)").ok());
+  CHECK(memory->Serialize(1 << 20)->substr(0, 15) == "SQLite format 3");  // sqlite.org/fileformat2.html
+}
+
 TEST_CASE("a database file is private, and one that is none is data loss") {
   TempFile file;
   {
