@@ -22,6 +22,7 @@
 #include "core/base/status_macros.h"
 #include "core/net/certificate.h"
 #include "gdfd/services/control_service.h"
+#include "gdfd/services/onlookers.h"
 
 namespace gdf::services {
 namespace {
@@ -31,6 +32,8 @@ namespace {
 constexpr int kOperatorThreads = 48;
 constexpr int kOnlookerThreads = 16;
 constexpr int kBacklog = 64;
+// When the process is out of descriptors, accepting again at once would only spin.
+constexpr int kAcceptRetryMillis = 200;
 constexpr std::chrono::seconds kShutdownPatience{2};
 
 absl::StatusOr<int> ListenUnix(FileSystem& files, const std::string& path) {
@@ -164,22 +167,46 @@ class ControlServer::Impl {
   }
 
   void Accept() {
-    pollfd watched[2] = {{listen_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    Onlookers present;
     while (true) {
-      if (poll(watched, 2, -1) < 0 && errno != EINTR) return;
-      if (watched[1].revents != 0) return;
-      const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) continue;
-      ucred peer{};
-      socklen_t length = sizeof(peer);
-      if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-        close(fd);
-        continue;
+      std::vector<pollfd> watched = present.Watch();
+      watched.push_back({stop_fd_, POLLIN, 0});
+      watched.push_back({listen_fd_, POLLIN, 0});
+      if (poll(watched.data(), watched.size(), -1) < 0) {
+        if (errno == EINTR) continue;
+        return;
       }
-      const bool may = peer.uid == geteuid() || peer.uid == 0 ||
-                       (operator_group_ && InGroup(peer.uid, peer.gid, *operator_group_));
-      grpc::AddInsecureChannelFromFd(may ? operators_.get() : onlookers_.get(), fd);
+      const bool caller = watched.back().revents != 0;
+      watched.pop_back();
+      pollfd stop = watched.back();
+      if (stop.revents != 0) return;
+      present.Forget(watched);
+      if (!caller) continue;
+      const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd >= 0) {
+        Admit(fd, present);
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        Log(LogLevel::kWarning, "control_accept_failed", {{"errno", errno}});
+        poll(&stop, 1, kAcceptRetryMillis);
+      }
     }
+  }
+
+  void Admit(int fd, Onlookers& present) {
+    ucred peer{};
+    socklen_t length = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+      close(fd);
+      return;
+    }
+    const bool may = peer.uid == geteuid() || peer.uid == 0 ||
+                     (operator_group_ && InGroup(peer.uid, peer.gid, *operator_group_));
+    if (!may && !present.Admit(fd, peer.uid)) {
+      Log(LogLevel::kDebug, "onlooker_refused", {{"user", peer.uid}});
+      close(fd);
+      return;
+    }
+    grpc::AddInsecureChannelFromFd(may ? operators_.get() : onlookers_.get(), fd);
   }
 
   Node& node_;
