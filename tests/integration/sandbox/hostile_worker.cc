@@ -197,6 +197,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::vector<std::string> parts = absl::StrSplit(argv[i], '=');
     if (parts[0] == "--parent") (void)absl::SimpleAtoi(parts[1], &options.parent);
+    if (parts[0] == "--gpu") options.gpu = true;
   }
   absl::StatusOr<supervisor::SandboxReport> report = supervisor::EnterSandbox(options);
   if (!report.ok()) {

@@ -2,12 +2,14 @@
 // would succeed at all of it without the sandbox.
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -66,6 +68,48 @@ TEST_CASE("a worker cannot open the daemon's files or anyone's") {
         std::string("/"), std::string("/dev/null")}) {
     INFO(path);
     CHECK(Refused(world.Order(*worker, "open " + path)));
+  }
+}
+
+// The driver's needs keep the root and some folders open to reading; the rest is closed as ever.
+TEST_CASE("a worker on a GPU reads libraries, and nothing of anyone's") {
+  RequireRoot();
+  World world;
+  WorkerOptions options;
+  options.gpu = 0;
+  const auto starting = world.Start(options);
+  const absl::StatusOr<SandboxReport> report = world.Await(starting->Ready());
+  REQUIRE(report.ok());
+  if (!absl::c_linear_search(report->in_force, "no file access (Landlock)")) {
+    std::cerr << "skipped: this kernel has no Landlock" << std::endl;
+    std::exit(77);
+  }
+  char folder[] = "/tmp/gdf-state-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  REQUIRE(chmod(folder, 0755) == 0);  // so that it is not the owner's right that refuses
+  const std::string key = absl::StrCat(folder, "/node.key");
+  const absl::Cleanup remove = [&] {
+    unlink(key.c_str());
+    rmdir(folder);
+  };
+  std::ofstream(key) << "secret";
+  const auto [listener, port] = Listen();
+  const auto worker = world.StartLoaded(options);
+  for (const std::string& path : {std::string(folder), key, std::string("/"), std::string("/tmp"),
+                                  std::string("/root"), std::string("/home")}) {
+    INFO(path);
+    CHECK(Refused(world.Order(*worker, "open " + path)));
+  }
+  for (const char* path : {"/usr/lib", "/dev/null", "/proc/self/maps"}) {
+    INFO(path);
+    CHECK(world.Order(*worker, absl::StrCat("open ", path)) == "OK");
+  }
+  CHECK(world.Order(*worker, absl::StrCat("connect ", port)) != "OK");
+  CHECK(world.Order(*worker, "fork") == "EPERM");
+  CHECK(world.Order(*worker, "exec /bin/true") == "EPERM");
+  for (const char* order : {"ptrace", "read-memory", "kill"}) {
+    INFO(order);
+    CHECK(world.Order(*worker, absl::StrCat(order, " ", getpid())) == "EPERM");
   }
 }
 

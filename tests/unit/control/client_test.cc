@@ -49,6 +49,8 @@ TEST_CASE("Status carries every field over") {
   gdfd.status_reply.set_members(4);
   gdfd.status_reply.set_members_online(3);
   gdfd.status_reply.add_warnings("no Landlock");
+  gdfd.status_reply.add_gpus()->set_name("H200");
+  gdfd.status_reply.mutable_gpus(0)->set_memory_bytes(300);
   gdfd.status_reply.set_started_unix_ms(1'700'000'000'000);
   v1::Job* job = gdfd.status_reply.add_running();
   job->set_id("j1");
@@ -62,6 +64,9 @@ TEST_CASE("Status carries every field over") {
   CHECK(status.members == 4);
   CHECK(status.members_online == 3);
   CHECK(status.warnings == std::vector<std::string>{"no Landlock"});
+  REQUIRE(status.gpus.size() == 1);
+  CHECK(status.gpus[0].name == "H200");
+  CHECK(status.gpus[0].memory_bytes == 300);
   CHECK(status.started == absl::FromUnixSeconds(1'700'000'000));
   REQUIRE(status.running.size() == 1);
   CHECK(status.running[0].phase == JobPhase::kRunning);

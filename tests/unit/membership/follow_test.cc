@@ -63,6 +63,35 @@ TEST_CASE("A proposal waits for a coordinator that comes back") {
   CHECK(n1->applied() == n2.applied());
 }
 
+TEST_CASE("What a node offers from now on is told, also after it was away") {
+  LoopThread loop;
+  TestMember n1(loop, 1);
+  TestMember n2(loop, 2);
+  const auto offer = [&](TestMember& node, const std::string& gpu) {
+    loop.On([&] {
+      wire::NodeResources resources = node.membership().profile().resources;
+      resources.gpus = {{gpu, 5}};
+      node.membership().SetResources(std::move(resources));
+    });
+  };
+  const auto offers = [&](TestMember& node, const std::string& gpu) {
+    return loop.Comes([&] {
+      const absl::StatusOr<state::Member> member = n1.state().member(node.id());
+      return member.ok() &&
+             member->profile.resources.gpus == std::vector<wire::GpuResource>{{gpu, 5}};
+    });
+  };
+  n1.Found();
+  offer(n2, "before joining");
+  n2.JoinAs(n1, {Role::kContributor});
+  CHECK(offers(n2, "before joining"));
+  offer(n2, "after");
+  CHECK(offers(n2, "after"));
+  offer(n1, "the coordinator's");
+  CHECK(offers(n1, "the coordinator's"));
+  CHECK(offers(n2, "after"));
+}
+
 TEST_CASE("Without a coordinator a proposal ends at its time and says so") {
   LoopThread loop;
   auto n1 = std::make_unique<TestMember>(loop, 1);
