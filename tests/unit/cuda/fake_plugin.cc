@@ -16,6 +16,7 @@
 #define GDF_FAKE_DRIVERLESS 6
 #define GDF_FAKE_DEVICELESS 7
 #define GDF_FAKE_ENDLESS_MESSAGE 8
+#define GDF_FAKE_HALF_OLD 9  // the second device
 
 struct GdfCudaSession {};
 
@@ -46,7 +47,7 @@ int32_t CountDevices(int32_t* count, GdfCudaError* error) {
 
 int32_t DescribeDevice(int32_t device, GdfCudaDevice* description, GdfCudaError*) {
   std::snprintf(description->name, sizeof(description->name), "fake %d", static_cast<int>(device));
-  description->major = 9;
+  description->major = GDF_FAKE == GDF_FAKE_HALF_OLD && device == 1 ? 7 : 9;
   description->total_bytes = kDeviceBytes;
   return GDF_CUDA_OK;
 }
