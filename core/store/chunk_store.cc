@@ -245,12 +245,22 @@ bool ChunkStore::Has(const ChunkId& id) const {
   return found != entries_.end() && found->second.present;
 }
 
-std::vector<ChunkId> ChunkStore::Missing(const std::vector<ChunkId>& ids) const {
+std::vector<ChunkId> ChunkStore::Missing(const std::vector<ChunkId>& ids,
+                                         const std::vector<std::string>& owners) const {
   absl::MutexLock lock(&mutex_);
+  std::vector<const absl::flat_hash_set<ChunkId>*> pinned;
+  for (const std::string& owner : owners) {
+    if (const auto found = pins_.find(owner); found != pins_.end())
+      pinned.push_back(&found->second);
+  }
   std::vector<ChunkId> missing;
   for (const ChunkId& id : ids) {
     const auto found = entries_.find(id);
-    if (found == entries_.end() || !found->second.present) missing.push_back(id);
+    const auto has = [&id](const auto* pins) { return pins->contains(id); };
+    if (found == entries_.end() || !found->second.present ||
+        std::none_of(pinned.begin(), pinned.end(), has)) {
+      missing.push_back(id);
+    }
   }
   return missing;
 }

@@ -53,8 +53,10 @@ class ChunkStore {
   // fetched again.
   absl::StatusOr<Buffer> Get(const ChunkId& id);
   bool Has(const ChunkId& id) const;
-  // Those of `ids` that are not here, in order.
-  std::vector<ChunkId> Missing(const std::vector<ChunkId>& ids) const;
+  // Those of `ids` that are not here under a pin of one of `owners`, in order: what only others
+  // brought here does not count.
+  std::vector<ChunkId> Missing(const std::vector<ChunkId>& ids,
+                               const std::vector<std::string>& owners) const;
 
   // Adds to the pins of `owner` ([a-z0-9-]{1,64}), durably. Chunks may be pinned before they are here.
   absl::Status Pin(std::string_view owner, const std::vector<ChunkId>& ids);

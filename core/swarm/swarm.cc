@@ -19,6 +19,7 @@ constexpr absl::Duration kRequestTimeout = absl::Seconds(10);
 constexpr size_t kPieceBytes = size_t{1} << 20;  // of a chunk in one message
 constexpr size_t kMaxRequestBytes = 256;
 constexpr int kMaxServedPerPeer = 4 * kParallel;  // four jobs at a time
+constexpr size_t kChunksPerPin = 256;             // received between two writes of the job's pins
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kLastPause = absl::Seconds(5);
 
@@ -30,8 +31,10 @@ std::string OwnerOf(JobId job) { return ToString(job); }
 struct Swarm::Job {
   JobId id;
   std::vector<NodeId> holders;
+  std::vector<store::ChunkId> here;  // of the manifest, when the fetch began
   std::vector<store::ChunkId> wanted;
-  size_t next = 0;  // of wanted
+  size_t next = 0;      // of wanted
+  size_t received = 0;  // since the last Pin
   std::map<store::ChunkId, uint64_t> sizes;
   FetchProgress progress;
   std::function<void(const FetchProgress&)> on_progress;
@@ -176,48 +179,62 @@ Task<absl::Status> Swarm::FetchSome(std::shared_ptr<Job> job) {
     }
     job->progress.bytes_done += job->sizes[id];
     if (job->on_progress) job->on_progress(job->progress);
+    if (++job->received >= kChunksPerPin) GDF_CO_RETURN_IF_ERROR(co_await Pin(job));
   }
   co_return absl::OkStatus();
 }
 
+Task<absl::Status> Swarm::Pin(std::shared_ptr<Job> job) {
+  job->received = 0;
+  auto pin = [store = store_, job] { return store->Pin(OwnerOf(job->id), job->here); };
+  co_return co_await RunOn(pool_, transport_.executor(), std::move(pin));
+}
+
 Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(
-    JobId job_id, Digest manifest_id, std::vector<NodeId> holders,
-    std::function<void(const FetchProgress&)> on_progress) {
+    FetchRequest request, std::function<void(const FetchProgress&)> on_progress) {
   Executor& executor = transport_.executor();
   auto job = std::make_shared<Job>();
-  job->id = job_id;
-  job->holders = std::move(holders);
+  job->id = request.job;
+  job->holders = std::move(request.holders);
   job->on_progress = std::move(on_progress);
   job->last_success = executor.clock().Monotonic();
+  std::vector<std::string> owners = {OwnerOf(job->id)};
+  for (const JobId& kin : request.kin) owners.push_back(OwnerOf(kin));
 
-  absl::StatusOr<Buffer> bytes = co_await Load(manifest_id);
+  absl::StatusOr<Buffer> bytes = absl::NotFoundError("not here for this job");
+  if (store_->Missing({request.manifest}, owners).empty()) bytes = co_await Load(request.manifest);
   if (!bytes.ok()) {
-    GDF_CO_RETURN_IF_ERROR(co_await FetchOne(job, manifest_id));
-    bytes = co_await Load(manifest_id);
+    GDF_CO_RETURN_IF_ERROR(co_await FetchOne(job, request.manifest));
+    bytes = co_await Load(request.manifest);
   }
   GDF_CO_RETURN_IF_ERROR(bytes.status());
   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest, store::Manifest::Decode(bytes->view()));
 
   std::vector<store::ChunkId> all = manifest.Chunks();
-  all.push_back(manifest_id);
+  all.push_back(request.manifest);
   for (const store::ManifestFile& file : manifest.files) {
     for (size_t i = 0; i < file.chunks.size(); ++i) job->sizes[file.chunks[i]] = file.ChunkSize(i);
   }
-  // Pinned before they are here: nothing may evict the first while the last arrives.
-  const std::string owner = OwnerOf(job_id);
-  auto pin = [store = store_, owner, all] { return store->Pin(owner, all); };
-  absl::Status pinned = co_await RunOn(pool_, executor, std::move(pin));
-  GDF_CO_RETURN_IF_ERROR(pinned);
-  job->wanted = store_->Missing(all);
+  // A pin is what lets the job's nodes have a chunk: it comes with the bytes, never before them.
+  job->wanted = store_->Missing(all, owners);
+  const std::set<store::ChunkId> missing(job->wanted.begin(), job->wanted.end());
+  uint64_t missing_bytes = 0;
+  for (const store::ChunkId& id : all) {
+    if (missing.contains(id)) {
+      missing_bytes += job->sizes[id];
+    } else {
+      job->here.push_back(id);
+    }
+  }
+  GDF_CO_RETURN_IF_ERROR(co_await Pin(job));
   job->progress.bytes_total = manifest.TotalBytes();
-  uint64_t missing = 0;
-  for (const store::ChunkId& id : job->wanted) missing += job->sizes[id];
   job->progress.bytes_done =
-      job->progress.bytes_total - std::min(missing, job->progress.bytes_total);
+      job->progress.bytes_total - std::min(missing_bytes, job->progress.bytes_total);
 
   std::vector<Task<absl::Status>> fetchers;
   for (int i = 0; i < kParallel; ++i) fetchers.push_back(FetchSome(job));
   std::vector<absl::Status> results = co_await WhenAll(executor, std::move(fetchers));
+  GDF_CO_RETURN_IF_ERROR(co_await Pin(job));
   for (const absl::Status& result : results) GDF_CO_RETURN_IF_ERROR(result);
   co_return manifest;
 }

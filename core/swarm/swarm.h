@@ -1,8 +1,8 @@
 // Fetches a job's files, chunk by chunk, from any node that has them, and serves this node's chunks
 // to the job's nodes. Stream swarm.chunk: a ChunkCall there, the chunk's bytes back in pieces.
 //
-//   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest, co_await swarm.Fetch(job, digest, holders,
-//   on_progress));
+//   GDF_CO_ASSIGN_OR_RETURN(store::Manifest manifest,
+//                           co_await swarm.Fetch({job, digest, holders, kin}, on_progress));
 #ifndef GDF_CORE_SWARM_SWARM_H_
 #define GDF_CORE_SWARM_SWARM_H_
 
@@ -28,6 +28,14 @@ struct FetchProgress {
   uint64_t bytes_total = 0;
 };
 
+struct FetchRequest {
+  JobId job;
+  Digest manifest;
+  std::vector<NodeId> holders;
+  // Jobs of the same submitter: what came here for one of them is taken from the disk.
+  std::vector<JobId> kin;
+};
+
 // On the executor.
 class Swarm {
  public:
@@ -38,15 +46,15 @@ class Swarm {
   Swarm(net::Transport& transport, ComputePool& pool, std::shared_ptr<store::ChunkStore> store,
         Authorise authorise);
 
-  // Makes all chunks of `manifest` present and pinned for `job`. `holders` are asked in turn,
-  // beginning at a place that differs between nodes; a missing or refused chunk is asked of the
-  // next, and who sends wrong bytes is not asked again. What is here already is not fetched.
-  // kUnavailable, naming what is missing and why, when every holder has failed repeatedly for
-  // kPatience; kResourceExhausted when the disk is full; kInvalidArgument when the manifest is
-  // none.
+  // Makes all chunks of the manifest present and pinned for the job. What came here for the job or
+  // its kin is not fetched; what others' jobs brought is, so that naming a manifest gives nobody
+  // bytes that no holder of his has. Holders are asked in turn, beginning at a place that differs
+  // between nodes; a missing or refused chunk is asked of the next, and who sends wrong bytes is
+  // not asked again. kUnavailable, naming what is missing and why, when every holder has failed
+  // repeatedly for kPatience; kResourceExhausted when the disk is full; kInvalidArgument when the
+  // manifest is none.
   Task<absl::StatusOr<store::Manifest>> Fetch(
-      JobId job, Digest manifest, std::vector<NodeId> holders,
-      std::function<void(const FetchProgress&)> on_progress);
+      FetchRequest request, std::function<void(const FetchProgress&)> on_progress);
 
   static constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -62,6 +70,8 @@ class Swarm {
   Task<absl::Status> FetchOne(std::shared_ptr<Job> job, store::ChunkId id);
   Task<absl::Status> FetchSome(std::shared_ptr<Job> job);
   Task<absl::StatusOr<Buffer>> Load(store::ChunkId id);
+  // Makes what was here and what was received so far the job's, beyond a restart.
+  Task<absl::Status> Pin(std::shared_ptr<Job> job);
 
   net::Transport& transport_;
   ComputePool& pool_;

@@ -62,6 +62,7 @@ bool JobHost::IsMine(const state::Job& job) const {
 }
 
 absl::Status JobHost::Hold(const state::Job& job) {
+  if (job.owner != world_.transport.self()) return absl::OkStatus();
   for (const wire::JobInput& input : job.inputs) {
     if (input.holder != world_.transport.self()) continue;
     GDF_ASSIGN_OR_RETURN(Buffer bytes, world_.chunks->Get(input.manifest));
@@ -109,6 +110,10 @@ void JobHost::Follow(const state::Job& summary) {
     it->second->Update(*job);
   } else {
     Log(LogLevel::kInfo, "job_begins", {{"job", ToString(job->id)}, {"epoch", job->epoch.value}});
+    // It may be placed here before its submission has returned.
+    if (absl::Status held = Hold(*job); !held.ok()) {
+      Log(LogLevel::kWarning, "input_lost", {{"job", ToString(job->id)}, {"why", held}});
+    }
     jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_());
   }
 }

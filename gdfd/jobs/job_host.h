@@ -33,7 +33,8 @@ class JobHost {
   // Begins to follow the state.
   void Start();
 
-  // Pins the chunks of `job`'s inputs that this node holds, so that the others can fetch them.
+  // Pins the chunks of `job`'s inputs that were uploaded here, so that the others can fetch them.
+  // Does nothing for what was submitted elsewhere: it has nothing here but what is fetched for it.
   absl::Status Hold(const state::Job& job);
 
   // Null when the job is not on this node.

@@ -159,6 +159,11 @@ Task<void> JobTask::GiveUp(absl::Status why) {
 
 Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
   const state::Job job = job_;  // an epoch may open meanwhile
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, world_.state.jobs());
+  std::vector<JobId> kin;
+  for (const state::Job& other : jobs) {
+    if (other.owner == job.owner) kin.push_back(other.id);
+  }
   for (const wire::JobInput& input : job.inputs) {
     activity_ = absl::StrCat("fetching ", input.name);
     std::vector<NodeId> holders = {input.holder};
@@ -169,8 +174,9 @@ Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
       activity_ = absl::StrCat("fetching ", name, " ", HumanBytes(progress.bytes_done), " of ",
                                HumanBytes(progress.bytes_total));
     };
+    swarm::FetchRequest request{job_.id, input.manifest, std::move(holders), kin};
     absl::StatusOr<store::Manifest> manifest =
-        co_await world_.swarm.Fetch(job_.id, input.manifest, std::move(holders), std::move(show));
+        co_await world_.swarm.Fetch(std::move(request), std::move(show));
     GDF_CO_RETURN_IF_ERROR(Annotate(manifest.status(), input.name));
     GDF_CO_RETURN_IF_ERROR(co_await AssembleFiles(input.name, *std::move(manifest), inputs));
   }

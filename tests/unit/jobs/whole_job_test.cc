@@ -53,6 +53,40 @@ TEST_CASE(
   CHECK(net.Await(n1.host->Open(JobId{99})).status().code() == StatusCode::kNotFound);
 }
 
+TEST_CASE("A job that names another's data gets none of it") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const JobId secret = net.Submit(n1, JobYaml("  count: 2\n", "  keep_data: true\n"));
+  REQUIRE(net.Finishes(secret));
+  const wire::JobInput data = net.Job(secret).inputs[0];
+  REQUIRE(n2.chunks->PinnedBy("j1", data.manifest));
+
+  auto& thief = net.Add({Role::kSubmitter, Role::kContributor});
+  wire::SubmitJob submit;
+  submit.name = "thief";
+  submit.submit_token = "t";
+  submit.spec_yaml = JobYaml("  count: 3\n");
+  submit.inputs = {data};  // as the log tells it to every member; its holder is n1
+  submit.planned_rounds = 3;
+  const absl::StatusOr<wire::CommandResult> result = net.Propose(thief, std::move(submit));
+  REQUIRE(result.ok());
+  const std::string pins = swarm::OwnerOf(result->job);
+  CHECK(n1.host->Hold(net.Job(result->job)).ok());
+  CHECK_FALSE(n1.chunks->PinnedBy(pins, data.manifest));
+  REQUIRE(net.Finishes(result->job));
+  CHECK(net.Job(result->job).verdict == wire::Verdict::kFailed);
+  CHECK_FALSE(thief.chunks->Has(data.manifest));
+  CHECK(thief.chunks->usage().chunks == 0);
+
+  // The submitter of the first takes what is here, without asking anybody.
+  const int workers = n2.workers;
+  const JobId next = net.Submit(n1, JobYaml("  count: 3\n"));
+  REQUIRE(net.Finishes(next));
+  CHECK(net.Job(next).verdict == wire::Verdict::kSucceeded);
+  CHECK(n2.workers == workers + 1);
+}
+
 TEST_CASE("A job that is not kept leaves nothing on its nodes") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());

@@ -35,7 +35,8 @@ TEST_CASE("a chunk comes back under its hash, also after a restart") {
   CHECK(*store->Put(Content(1)) == id);
   CHECK(store->usage().bytes == 100);
   CHECK(absl::IsNotFound(store->Get(IdOf(2)).status()));
-  CHECK(store->Missing({id, IdOf(2)}) == std::vector<ChunkId>{IdOf(2)});
+  CHECK(store->Has(id));
+  CHECK_FALSE(store->Has(IdOf(2)));
   store = Open(files);
   CHECK(store->Has(id));
   CHECK(store->Get(id)->size() == 100);
@@ -74,12 +75,12 @@ TEST_CASE("the least recently used chunk goes first, pinned ones never") {
   REQUIRE(store->Put(Content(3)).ok());
   REQUIRE(store->Get(IdOf(2)).ok());  // now 3 is the oldest
   REQUIRE(store->Put(Content(4)).ok());
-  CHECK(store->Missing({IdOf(1), IdOf(2), IdOf(3), IdOf(4)}) == std::vector<ChunkId>{IdOf(3)});
+  CHECK_FALSE(store->Has(IdOf(3)));
   CHECK(store->usage().bytes == 300);
   REQUIRE(store->Pin("j2", {IdOf(2), IdOf(4)}).ok());
   const absl::Status full = store->Put(Content(5)).status();
   CHECK(absl::IsResourceExhausted(full));
-  CHECK(store->Missing({IdOf(1), IdOf(2), IdOf(4)}).empty());
+  for (const uint64_t seed : {1, 2, 4}) CHECK(store->Has(IdOf(seed)));
   REQUIRE(store->Drop("j2").ok());
   CHECK(store->usage().chunks == 1);
   CHECK(store->Put(Content(5)).ok());
@@ -94,7 +95,8 @@ TEST_CASE("dropping an owner deletes what only it pinned, and pins outlive a res
   store = Open(files, 250);
   CHECK(store->Owners() == std::vector<std::string>{"j1", "j2"});
   CHECK(store->PinnedBy("j1", IdOf(9)));
-  CHECK(store->Missing({IdOf(1), IdOf(2), IdOf(3)}) == std::vector<ChunkId>{IdOf(3)});  // over the cap
+  for (const uint64_t seed : {1, 2}) CHECK(store->Has(IdOf(seed)));
+  CHECK_FALSE(store->Has(IdOf(3)));  // over the cap
   CHECK(store->usage().pinned_bytes == 200);
   REQUIRE(store->SetPins("j1", {IdOf(2)}).ok());
   CHECK_FALSE(store->Has(IdOf(1)));
@@ -104,6 +106,19 @@ TEST_CASE("dropping an owner deletes what only it pinned, and pins outlive a res
   CHECK_FALSE(store->Has(IdOf(2)));
   CHECK(Open(files)->Owners().empty());
   CHECK(absl::IsInvalidArgument(store->Pin("../x", {})));
+}
+
+TEST_CASE("what only others brought here counts as missing") {
+  MemoryFileSystem files;
+  auto store = Open(files);
+  REQUIRE(store->Put(Content(1), "j1").ok());
+  REQUIRE(store->Put(Content(2), "j2").ok());
+  REQUIRE(store->Put(Content(3)).ok());
+  REQUIRE(store->Pin("j1", {IdOf(9)}).ok());  // is still to come
+  const std::vector<ChunkId> all = {IdOf(1), IdOf(2), IdOf(3), IdOf(9)};
+  CHECK(store->Missing(all, {"j1", "j7"}) == std::vector<ChunkId>{IdOf(2), IdOf(3), IdOf(9)});
+  CHECK(store->Missing(all, {"j2", "j1"}) == std::vector<ChunkId>{IdOf(3), IdOf(9)});
+  CHECK(store->Missing(all, {}) == all);
 }
 
 TEST_CASE("a full disk leaves nothing partial behind") {

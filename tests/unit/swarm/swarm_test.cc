@@ -54,10 +54,11 @@ class World {
                                          });
   }
   // Puts files into the store of `node`, pinned for the job; the manifest's digest.
-  Digest Hold(Node& node, const std::vector<std::pair<std::string, std::string>>& files) {
+  Digest Hold(Node& node, const std::vector<std::pair<std::string, std::string>>& files,
+              JobId job = kJob) {
     store::Manifest manifest;
     manifest.name = "data";
-    store::ChunkWriter writer(*node.store, OwnerOf(kJob));
+    store::ChunkWriter writer(*node.store, OwnerOf(job));
     for (const auto& [path, content] : files) {
       REQUIRE(
           writer.Append({reinterpret_cast<const uint8_t*>(content.data()), content.size()}).ok());
@@ -65,7 +66,7 @@ class World {
     }
     const std::string encoded = manifest.Encode();
     return *node.store->Put({reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()},
-                            OwnerOf(kJob));
+                            OwnerOf(job));
   }
   // `to` answers every request for a chunk with `bytes`, in pieces of 1 MiB.
   net::Registration Lie(Node& node, std::string bytes) {
@@ -78,11 +79,12 @@ class World {
   }
   absl::StatusOr<store::Manifest> Fetch(
       Node& node, Digest manifest, std::vector<NodeId> holders,
-      std::function<void(const FetchProgress&)> on_progress = nullptr) {
+      std::function<void(const FetchProgress&)> on_progress = nullptr,
+      std::vector<JobId> kin = {}) {
     std::optional<absl::StatusOr<store::Manifest>> result;
     TaskScope scope(executor_);
-    scope.Spawn(Into(node.swarm->Fetch(kJob, manifest, std::move(holders), std::move(on_progress)),
-                     &result));
+    FetchRequest request{kJob, manifest, std::move(holders), std::move(kin)};
+    scope.Spawn(Into(node.swarm->Fetch(std::move(request), std::move(on_progress)), &result));
     REQUIRE(executor_.RunUntil([&] { return result.has_value(); }, absl::Minutes(30)));
     return *std::move(result);
   }
@@ -223,6 +225,45 @@ TEST_CASE("Only the job's nodes get its chunks, and only its chunks") {
   CHECK(w.Fetch(b, digest, {a.id}).ok());
   CHECK(Says(w.Fetch(b, HashBytes("nowhere"), {}).status(), StatusCode::kUnavailable,
              "nobody else is known"));
+}
+
+TEST_CASE("What is here of others' jobs is not given to a job that only names it") {
+  World w;
+  World::Node &thief = w.Add(), &victim = w.Add();
+  w.Admit(thief.id);
+  w.Admit(victim.id);
+  const std::vector<std::pair<std::string, std::string>> secret = {{"f", "secret"}};
+  const Digest digest = w.Hold(victim, secret, JobId{3});
+  const store::ChunkId chunk = HashBytes("secret");
+  CHECK(Says(w.Fetch(victim, digest, {thief.id}).status(), StatusCode::kUnavailable,
+             "is to be had from none"));
+  CHECK_FALSE(victim.store->PinnedBy("j7", digest));
+  CHECK_FALSE(victim.store->PinnedBy("j7", chunk));
+  // Nor after a restart, nor when the manifest, which may be small enough to be known, is shown.
+  const Buffer manifest = *victim.store->Get(digest);
+  REQUIRE(thief.store->PutExpected(digest, manifest.span(), "j7").ok());
+  CHECK(w.Fetch(victim, digest, {thief.id}).status().code() == StatusCode::kUnavailable);
+  CHECK_FALSE(victim.store->PinnedBy("j7", chunk));
+  victim.swarm.reset();
+  victim.store = *store::ChunkStore::Open(victim.files, {.folder = "chunks"});
+  w.Serve(victim);
+  CHECK(w.Fetch(victim, digest, {thief.id}).status().code() == StatusCode::kUnavailable);
+  CHECK(w.Fetch(thief, digest, {victim.id}).status().code() == StatusCode::kUnavailable);
+  CHECK_FALSE(thief.store->Has(chunk));
+
+  // The same submitter's next job takes what is here; another holder of the data proves it by
+  // sending it.
+  const int asked = thief.asked;
+  World::Node& kept = w.Add();
+  w.Hold(kept, secret, JobId{3});
+  CHECK(w.Fetch(kept, digest, {thief.id}, nullptr, {JobId{3}}).ok());
+  CHECK(thief.asked == asked);
+  CHECK(kept.store->PinnedBy("j7", chunk));
+  World::Node& holder = w.Add();
+  w.Hold(holder, secret);
+  CHECK(w.Fetch(victim, digest, {holder.id}).ok());
+  CHECK(holder.asked == 1);  // the manifest had come from the thief
+  CHECK(victim.store->PinnedBy("j7", chunk));
 }
 
 TEST_CASE("A holder that comes back in time is waited for") {
