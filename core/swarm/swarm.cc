@@ -15,8 +15,11 @@ namespace {
 // memory.
 constexpr int kParallel = 4;
 constexpr absl::Duration kChunkTimeout = absl::Seconds(60);  // 1 MiB in it: 140 kbit/s
+// How long a holder may send nothing: 100 kbit/s. Doubled for one that was silent, up to
+// kChunkTimeout, so that a slower one is heard in the end.
+constexpr absl::Duration kFirstSilence = absl::Seconds(5);
 constexpr absl::Duration kRequestTimeout = absl::Seconds(10);
-constexpr size_t kPieceBytes = size_t{1} << 20;  // of a chunk in one message
+constexpr size_t kPieceBytes = size_t{1} << 16;  // of a chunk in one message: signs of life
 constexpr size_t kMaxRequestBytes = 256;
 constexpr int kMaxServedPerPeer = 4 * kParallel;  // four jobs at a time
 constexpr size_t kChunksPerPin = 256;             // received between two writes of the job's pins
@@ -40,6 +43,7 @@ struct Swarm::Job {
   std::function<void(const FetchProgress&)> on_progress;
   absl::Duration last_success;
   std::set<NodeId> liars;  // sent bytes that are not the chunk's: not asked again
+  std::map<NodeId, absl::Duration> silence;  // that is borne of a holder which was silent
   absl::Status local;      // why nothing can be stored here
 };
 
@@ -92,19 +96,21 @@ Task<absl::Status> Swarm::Answer(NodeId peer, net::Stream& stream) {
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call) {
+Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call,
+                                        absl::Duration silence) {
   const Clock& clock = transport_.executor().clock();
   const absl::Duration end = clock.Monotonic() + kChunkTimeout;
   GDF_CO_ASSIGN_OR_RETURN(
       std::unique_ptr<net::Stream> stream,
-      co_await transport_.Open(holder, "swarm.chunk", net::Priority::kBulk, kChunkTimeout));
+      co_await transport_.Open(holder, "swarm.chunk", net::Priority::kBulk, silence));
   Buffer request(wire::Encode(call));
   GDF_CO_RETURN_IF_ERROR(co_await stream->Send(std::move(request)));
   stream->Finish();
   std::vector<Buffer> pieces;
   size_t total = 0;
   while (true) {
-    absl::StatusOr<std::optional<Buffer>> piece = co_await stream->Receive(end - clock.Monotonic());
+    const absl::Duration wait = std::min(silence, end - clock.Monotonic());
+    absl::StatusOr<std::optional<Buffer>> piece = co_await stream->Receive(wait);
     GDF_CO_RETURN_IF_ERROR(piece.status());
     if (!piece->has_value()) break;
     total += (*piece)->size();
@@ -114,7 +120,6 @@ Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call) {
     }
     pieces.push_back(**std::move(piece));
   }
-  if (pieces.size() == 1) co_return pieces[0];  // all but large manifests: no copy
   std::vector<uint8_t> whole;
   whole.reserve(total);
   for (const Buffer& piece : pieces)
@@ -124,8 +129,12 @@ Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call) {
 
 Task<absl::Status> Swarm::FetchFrom(std::shared_ptr<Job> job, NodeId holder, store::ChunkId id) {
   wire::ChunkCall call{job->id, id};
-  absl::StatusOr<Buffer> data = co_await Ask(holder, call);
+  const auto was_silent = job->silence.find(holder);
+  const absl::Duration silence =
+      was_silent == job->silence.end() ? kFirstSilence : was_silent->second;
+  absl::StatusOr<Buffer> data = co_await Ask(holder, call, silence);
   absl::Status got = data.status();
+  if (absl::IsDeadlineExceeded(got)) job->silence[holder] = std::min(2 * silence, kChunkTimeout);
   if (data.ok()) {
     auto put = [store = store_, id, chunk = *data, owner = OwnerOf(job->id)] {
       return store->PutExpected(id, chunk.span(), owner);
@@ -140,17 +149,28 @@ Task<absl::Status> Swarm::FetchFrom(std::shared_ptr<Job> job, NodeId holder, sto
   co_return got;
 }
 
+// Nodes begin at different holders, so that they do not all pull from the first; who was silent
+// comes last.
+std::vector<NodeId> Swarm::InTurn(const Job& job, const store::ChunkId& id) const {
+  std::vector<NodeId> turn;
+  for (const NodeId& holder : job.holders) {
+    if (holder != transport_.self() && !job.liars.contains(holder)) turn.push_back(holder);
+  }
+  if (turn.empty()) return turn;
+  const size_t start = (id.bytes[0] + transport_.self().digest().bytes[0]) % turn.size();
+  std::rotate(turn.begin(), turn.begin() + static_cast<int64_t>(start), turn.end());
+  std::stable_partition(turn.begin(), turn.end(),
+                        [&](const NodeId& holder) { return !job.silence.contains(holder); });
+  return turn;
+}
+
 Task<absl::Status> Swarm::FetchOne(std::shared_ptr<Job> job, store::ChunkId id) {
   Executor& executor = transport_.executor();
-  // Nodes begin at different holders, so that they do not all pull from the first.
-  const size_t start = (id.bytes[0] + transport_.self().digest().bytes[0]) %
-                       std::max<size_t>(1, job->holders.size());
   absl::Duration pause = kFirstPause;
   absl::Status last = absl::UnavailableError("nobody else is known to have it");
   while (true) {
-    for (size_t i = 0; i < job->holders.size(); ++i) {
-      const NodeId holder = job->holders[(start + i) % job->holders.size()];
-      if (holder == transport_.self() || job->liars.contains(holder)) continue;
+    const std::vector<NodeId> turn = InTurn(*job, id);
+    for (const NodeId& holder : turn) {
       absl::Status got = co_await FetchFrom(job, holder, id);
       if (got.ok()) {
         job->last_success = executor.clock().Monotonic();

@@ -49,10 +49,10 @@ class Swarm {
   // Makes all chunks of the manifest present and pinned for the job. What came here for the job or
   // its kin is not fetched; what others' jobs brought is, so that naming a manifest gives nobody
   // bytes that no holder of his has. Holders are asked in turn, beginning at a place that differs
-  // between nodes; a missing or refused chunk is asked of the next, and who sends wrong bytes is
-  // not asked again. kUnavailable, naming what is missing and why, when every holder has failed
-  // repeatedly for kPatience; kResourceExhausted when the disk is full; kInvalidArgument when the
-  // manifest is none.
+  // between nodes; a missing or refused chunk is asked of the next, who sends nothing for some
+  // seconds comes last from then on, and who sends wrong bytes is not asked again. kUnavailable,
+  // naming what is missing and why, when every holder has failed repeatedly for kPatience;
+  // kResourceExhausted when the disk is full; kInvalidArgument when the manifest is none.
   Task<absl::StatusOr<store::Manifest>> Fetch(
       FetchRequest request, std::function<void(const FetchProgress&)> on_progress);
 
@@ -62,9 +62,11 @@ class Swarm {
   struct Job;
   Task<void> Serve(NodeId peer, std::unique_ptr<net::Stream> stream);
   Task<absl::Status> Answer(NodeId peer, net::Stream& stream);
-  // The chunk as `holder` has it, not verified. Its refusal; kDataLoss when it is larger than any
-  // chunk.
-  Task<absl::StatusOr<Buffer>> Ask(NodeId holder, wire::ChunkCall call);
+  // The chunk as `holder` has it, not verified. Its refusal; kDeadlineExceeded when it sends
+  // nothing for `silence`, or takes too long in all; kDataLoss when it is larger than any chunk.
+  Task<absl::StatusOr<Buffer>> Ask(NodeId holder, wire::ChunkCall call, absl::Duration silence);
+  // Whom to ask for the chunk, in this order.
+  std::vector<NodeId> InTurn(const Job& job, const store::ChunkId& id) const;
   // Verified and stored, or why not; errors of this node's own disk are also in job->local.
   Task<absl::Status> FetchFrom(std::shared_ptr<Job> job, NodeId holder, store::ChunkId id);
   Task<absl::Status> FetchOne(std::shared_ptr<Job> job, store::ChunkId id);

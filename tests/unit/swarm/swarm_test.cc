@@ -26,8 +26,11 @@ bool Says(const absl::Status& status, StatusCode code, std::string_view text) {
   return status.code() == code && std::string(status.message()).find(text) != std::string::npos;
 }
 
+Task<void> Nothing() { co_return; }
+
 class World {
  public:
+  explicit World(sim::NetworkOptions options = {}) : network_(executor_, 1, options) {}
   struct Node {
     NodeId id;
     MemoryFileSystem files;
@@ -110,7 +113,7 @@ class World {
 
   SimExecutor executor_;
   InlinePool pool_;
-  sim::SimNetwork network_{executor_, 1};
+  sim::SimNetwork network_;
   std::set<NodeId> members_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
@@ -273,6 +276,38 @@ TEST_CASE("A holder that comes back in time is waited for") {
   const Digest digest = w.Hold(a, {{"f", Content(100)}});
   w.network().Cut(a.id, b.id);
   w.executor().PostAfter(absl::Seconds(40), [&] { w.network().Heal(a.id, b.id); });
+  CHECK(w.Fetch(b, digest, {a.id}).ok());
+}
+
+TEST_CASE("A holder that takes requests and stays silent costs seconds, once") {
+  World w;
+  World::Node &silent = w.Add(~uint64_t{0}, false), &honest = w.Add(), &c = w.Add();
+  w.Admit(c.id);
+  const Digest digest = w.Hold(honest, {{"f", Content(size_t{12} << 20)}});
+  std::vector<std::unique_ptr<net::Stream>> held;
+  int asked = 0;
+  const net::Registration silence =
+      silent.transport->HandleStream("swarm.chunk",
+                                     [&](NodeId, std::unique_ptr<net::Stream> stream) {
+                                       ++asked;
+                                       held.push_back(std::move(stream));
+                                       return Nothing();
+                                     },
+                                     {});
+  const absl::Duration begin = w.executor().Monotonic();
+  CHECK(w.Fetch(c, digest, {silent.id, honest.id}).ok());
+  CHECK(asked >= 1);
+  CHECK(asked <= 5);  // the manifest, and as many as were under way when it was found out
+  CHECK(w.executor().Monotonic() - begin < absl::Seconds(15));
+}
+
+TEST_CASE("A holder on a slow line is heard in the end") {
+  sim::NetworkOptions slow;
+  slow.bytes_per_sec = 8e3;  // 64 kbit/s: a piece takes 8 s
+  World w(slow);
+  World::Node &a = w.Add(), &b = w.Add();
+  w.Admit(b.id);
+  const Digest digest = w.Hold(a, {{"f", Content(size_t{300} << 10)}});
   CHECK(w.Fetch(b, digest, {a.id}).ok());
 }
 
