@@ -118,7 +118,7 @@ std::string Sum(const std::vector<std::pair<std::string, uint64_t>>& items) {
 absl::StatusOr<ExitCode> Plan(Session& session, const JobFileOptions& options) {
   GDF_ASSIGN_OR_RETURN(const JobFile job, LoadJobFile(session.environment().files, options));
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
-  GDF_ASSIGN_OR_RETURN(const control::JobPlan plan, client->Plan({job.yaml, job.TotalBytes(), job.hf_config_json}));
+  GDF_ASSIGN_OR_RETURN(const control::JobPlan plan, client->Plan({job.yaml, job.BytesOf("data") + job.BytesOf("valid"), job.hf_config_json}));
   if (session.json()) {
     session.PrintJson(ToJson(plan));
     return plan.placeable ? kExitOk : kExitNotPlaceable;

@@ -21,8 +21,9 @@ struct OuterSgd {
   friend bool operator==(const OuterSgd&, const OuterSgd&) = default;
 };
 
-// Any range of the elements, all spans of one length; theta_out and momentum_out may not overlap
-// the inputs. Without momentum both momentum spans are empty.
+// Any range of the elements, all spans of one length. The outputs may not overlap the inputs, but
+// theta_out may be delta itself, which θ_t+1 then replaces. Without momentum both momentum spans are
+// empty.
 struct OuterStepBuffers {
   absl::Span<const float> theta;     // θ_t
   absl::Span<const float> delta;     // mean over members of θ_t − θ_i

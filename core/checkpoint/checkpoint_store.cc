@@ -23,10 +23,8 @@ constexpr char kPrevious[] = "previous-epoch";
 constexpr char kAttempts[] = "attempts";
 constexpr char kTemporary[] = ".tmp-";  // in the name of a file that is being written
 constexpr size_t kRoundDigits = 16;
-constexpr char kRecordMagic[] = "GDFREC1\n";  // 8 bytes without the terminator
-constexpr char kStateMagic[] = "GDFSTA1\n";
+constexpr char kStateMagic[] = "GDFSTA1\n";  // 8 bytes without the terminator
 constexpr size_t kMagicBytes = 8;
-constexpr size_t kRecordHeaderBytes = kMagicBytes + 8 + Digest::kSize;
 // magic, round, num_params, momentum length, cursor (2), two digests, digest of all before
 constexpr size_t kStateHeaderBytes = kMagicBytes + 5 * 8 + 3 * Digest::kSize;
 constexpr size_t kPieceBytes = size_t{4} << 20;
@@ -127,31 +125,6 @@ std::vector<RoundId> CheckpointStore::Rounds(const char* kind, std::vector<std::
   return rounds;
 }
 
-absl::Status CheckpointStore::WriteRecord(const std::string& path, absl::Span<const uint8_t> payload) {
-  std::string header(kRecordMagic, kMagicBytes);
-  PutU64(payload.size(), &header);
-  header.append(AsString(HashBytes(payload).span()));
-  GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.Create(path));
-  GDF_RETURN_IF_ERROR(file->Append(AsBytes(header)));
-  GDF_RETURN_IF_ERROR(AppendPieces(*file, payload));
-  return file->Commit();
-}
-
-absl::StatusOr<Buffer> CheckpointStore::ReadRecord(const std::string& path, uint64_t max_bytes) {
-  GDF_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForRead(path));
-  if (file->size() < kRecordHeaderBytes) return Damaged(path, "truncated");
-  uint8_t header[kRecordHeaderBytes];
-  GDF_RETURN_IF_ERROR(file->ReadAt(0, absl::MakeSpan(header)));
-  if (std::memcmp(header, kRecordMagic, kMagicBytes) != 0) return Damaged(path, "not a record of this version");
-  const uint64_t length = GetU64(header + kMagicBytes);
-  if (length != file->size() - kRecordHeaderBytes) return Damaged(path, "truncated");
-  if (length > max_bytes) return Damaged(path, "larger than expected");
-  std::vector<uint8_t> payload(length);
-  GDF_RETURN_IF_ERROR(file->ReadAt(kRecordHeaderBytes, absl::MakeSpan(payload)));
-  if (HashBytes(payload) != GetDigest(header + kMagicBytes + 8)) return Damaged(path, "checksum does not match");
-  return Buffer(std::move(payload));
-}
-
 absl::Status CheckpointStore::WriteState(const OuterState& state) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.Create(Path(kState, state.id.round)));
@@ -161,7 +134,7 @@ absl::Status CheckpointStore::WriteState(const OuterState& state) {
   return file->Commit();
 }
 
-absl::StatusOr<OuterStateDraft> CheckpointStore::ReadState(RoundId round) {
+absl::StatusOr<OuterStateDraft> CheckpointStore::ReadState(RoundId round, Parts parts) {
   const std::string path = Path(kState, round);
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForRead(path));
   GDF_ASSIGN_OR_RETURN(const StateHeader header, ReadHeader(*file, path));
@@ -176,12 +149,14 @@ absl::StatusOr<OuterStateDraft> CheckpointStore::ReadState(RoundId round) {
   auto state = std::make_shared<OuterState>();
   state->id = header.id;
   GDF_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(header.num_theta));
-  GDF_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(header.num_momentum));
+  if (parts == Parts::kAll) {
+    GDF_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(header.num_momentum));
+  }
   const absl::Span<uint8_t> theta = tensor::AsMutableBytes(state->theta.span());
   GDF_RETURN_IF_ERROR(file->ReadAt(kStateHeaderBytes, theta));
   GDF_RETURN_IF_ERROR(
       file->ReadAt(kStateHeaderBytes + theta.size(), tensor::AsMutableBytes(state->momentum.span())));
-  GDF_RETURN_IF_ERROR(Annotate(VerifyDigests(*state), path));
+  GDF_RETURN_IF_ERROR(Annotate(parts == Parts::kAll ? VerifyDigests(*state) : VerifyTheta(*state), path));
   return state;
 }
 
@@ -204,7 +179,7 @@ void CheckpointStore::RemoveLeftovers() {
 absl::StatusOr<Loaded> CheckpointStore::Load() {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
   Loaded loaded;
-  GDF_RETURN_IF_ERROR(LoadCommitted(&loaded));
+  LoadCommitted(Parts::kAll, &loaded);
   if (loaded.committed != nullptr) {
     LoadPrepared(&loaded);
     LoadWorker(&loaded);
@@ -217,10 +192,17 @@ absl::StatusOr<Loaded> CheckpointStore::Load() {
   return loaded;
 }
 
+absl::StatusOr<OuterStatePtr> CheckpointStore::LoadTheta() {
+  Loaded loaded;
+  LoadCommitted(Parts::kTheta, &loaded);
+  if (loaded.committed == nullptr && !loaded.damage.empty()) return absl::DataLossError(loaded.damage.front());
+  return std::move(loaded.committed);
+}
+
 std::optional<wire::EpochRecord> CheckpointStore::LoadEpoch(const char* name, Loaded* loaded) {
   const std::string path = Path(name);
   if (!files_.Exists(path)) return std::nullopt;
-  auto record = ReadRecord(path, kMaxReceiptBytes);
+  auto record = ReadRecord(files_, path, kMaxReceiptBytes);
   absl::StatusOr<wire::EpochRecord> epoch = record.ok() ? wire::DecodeEpochRecord(record->span()) : record.status();
   if (epoch.ok()) return *std::move(epoch);
   loaded->damage.push_back(record.ok() ? absl::StrCat(path, ": ", epoch.status().message())
@@ -228,10 +210,10 @@ std::optional<wire::EpochRecord> CheckpointStore::LoadEpoch(const char* name, Lo
   return std::nullopt;
 }
 
-absl::Status CheckpointStore::LoadCommitted(Loaded* loaded) {
+void CheckpointStore::LoadCommitted(Parts parts, Loaded* loaded) {
   for (const RoundId round : Rounds(kCommitted, &loaded->damage)) {
     const std::string path = Path(kCommitted, round);
-    auto record = ReadRecord(path, kMaxReceiptBytes);
+    auto record = ReadRecord(files_, path, kMaxReceiptBytes);
     if (!record.ok()) {
       loaded->damage.push_back(std::string(record.status().message()));
       continue;
@@ -245,7 +227,7 @@ absl::Status CheckpointStore::LoadCommitted(Loaded* loaded) {
       }
       commit = *std::move(decoded);
     }
-    auto state = ReadState(round);
+    auto state = ReadState(round, parts);
     if (state.ok() && commit && !(commit->receipt.result == (*state)->id)) {
       state = Damaged(Path(kState, round), "is not the state that its receipt names");
     }
@@ -255,22 +237,21 @@ absl::Status CheckpointStore::LoadCommitted(Loaded* loaded) {
     }
     loaded->committed = *std::move(state);
     loaded->commit = std::move(commit);
-    return absl::OkStatus();
+    return;
   }
-  return absl::OkStatus();
 }
 
 void CheckpointStore::LoadPrepared(Loaded* loaded) {
   const RoundId round = loaded->committed->id.round.next();
   const std::string path = Path(kPrepared, round);
   if (!files_.Exists(path)) return;
-  auto record = ReadRecord(path, kMaxReceiptBytes);
+  auto record = ReadRecord(files_, path, kMaxReceiptBytes);
   absl::StatusOr<wire::Receipt> receipt = record.ok() ? wire::DecodeReceipt(record->span()) : record.status();
   if (!receipt.ok()) {
     loaded->damage.push_back(std::string(Annotate(receipt.status(), path).message()));
     return;
   }
-  auto shadow = ReadState(round);
+  auto shadow = ReadState(round, Parts::kAll);
   if (shadow.ok() && !(receipt->result == (*shadow)->id)) {
     shadow = Damaged(Path(kState, round), "is not the state that its receipt names");
   }
@@ -285,7 +266,7 @@ void CheckpointStore::LoadPrepared(Loaded* loaded) {
 void CheckpointStore::LoadWorker(Loaded* loaded) {
   for (const RoundId round : Rounds(kWorker, &loaded->damage)) {
     if (round > loaded->committed->id.round) continue;
-    auto state = ReadRecord(Path(kWorker, round), options_.max_worker_bytes);
+    auto state = RecordFile::Open(files_, Path(kWorker, round));
     if (!state.ok()) {
       loaded->damage.push_back(std::string(state.status().message()));
       continue;
@@ -304,13 +285,13 @@ absl::Status CheckpointStore::Prepare(const OuterState& shadow, const wire::Rece
     if (files_.Exists(path)) GDF_RETURN_IF_ERROR(files_.Remove(path));
     GDF_RETURN_IF_ERROR(WriteState(shadow));
   }
-  return WriteRecord(path, AsBytes(wire::EncodeReceipt(receipt)));
+  return WriteRecord(files_, path, AsBytes(wire::EncodeReceipt(receipt)));
 }
 
 absl::Status CheckpointStore::Commit(const OuterState& state, const std::optional<wire::Commit>& commit) {
   if (!Holds(state.id)) GDF_RETURN_IF_ERROR(WriteState(state));
   const std::string record = commit ? wire::EncodeCommit(*commit) : std::string();
-  GDF_RETURN_IF_ERROR(WriteRecord(Path(kCommitted, state.id.round), AsBytes(record)));
+  GDF_RETURN_IF_ERROR(WriteRecord(files_, Path(kCommitted, state.id.round), AsBytes(record)));
   Prune(state.id.round);
   return absl::OkStatus();
 }
@@ -318,8 +299,8 @@ absl::Status CheckpointStore::Commit(const OuterState& state, const std::optiona
 absl::Status CheckpointStore::SaveEpoch(const wire::EpochRecord& record,
                                         const std::optional<wire::EpochRecord>& previous) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
-  if (previous) GDF_RETURN_IF_ERROR(WriteRecord(Path(kPrevious), AsBytes(wire::EncodeEpochRecord(*previous))));
-  return WriteRecord(Path(kEpoch), AsBytes(wire::EncodeEpochRecord(record)));
+  if (previous) GDF_RETURN_IF_ERROR(WriteRecord(files_, Path(kPrevious), AsBytes(wire::EncodeEpochRecord(*previous))));
+  return WriteRecord(files_, Path(kEpoch), AsBytes(wire::EncodeEpochRecord(record)));
 }
 
 absl::Status CheckpointStore::ForgetPrevious() {
@@ -332,7 +313,7 @@ absl::StatusOr<uint32_t> CheckpointStore::ReserveAttempts(Epoch epoch, uint32_t 
   const std::string path = Path(kAttempts);
   uint64_t next = 0;
   if (files_.Exists(path)) {
-    GDF_ASSIGN_OR_RETURN(const Buffer record, ReadRecord(path, kMaxReceiptBytes));
+    GDF_ASSIGN_OR_RETURN(const Buffer record, ReadRecord(files_, path, kMaxReceiptBytes));
     if (record.size() != 16) return Damaged(path, "is not an epoch and a number");
     if (GetU64(record.span().data()) == epoch.value) next = GetU64(record.span().data() + 8);
   }
@@ -343,13 +324,13 @@ absl::StatusOr<uint32_t> CheckpointStore::ReserveAttempts(Epoch epoch, uint32_t 
   std::string record;
   PutU64(epoch.value, &record);
   PutU64(next + count, &record);
-  GDF_RETURN_IF_ERROR(WriteRecord(path, AsBytes(record)));
+  GDF_RETURN_IF_ERROR(WriteRecord(files_, path, AsBytes(record)));
   return static_cast<uint32_t>(next);
 }
 
-absl::Status CheckpointStore::SaveWorker(RoundId round, absl::Span<const uint8_t> state) {
+absl::StatusOr<std::unique_ptr<RecordWriter>> CheckpointStore::SaveWorker(RoundId round) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
-  return WriteRecord(Path(kWorker, round), state);
+  return RecordWriter::Create(files_, Path(kWorker, round));
 }
 
 // Removal is tidying: what cannot be removed now is removed after a later commit.

@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/buffer.h"
 #include "core/base/file_system.h"
 #include "core/checkpoint/outer_state.h"
+#include "core/checkpoint/record.h"
 #include "core/wire/round_messages.h"
 
 namespace gdf::checkpoint {
@@ -29,7 +29,7 @@ struct Loaded {
   std::optional<wire::Receipt> prepared;  // for the round after `committed`
   std::optional<wire::EpochRecord> epoch;     // entered last
   std::optional<wire::EpochRecord> previous;  // entered before it, while the lead may still have to ask its members
-  std::optional<Buffer> worker;        // inner state, the newest that is not newer than `committed`
+  std::shared_ptr<const RecordFile> worker;  // inner state, the newest that is not newer than `committed`; or null
   RoundId worker_round;                // when `worker` is set
   std::vector<std::string> damage;     // files that were passed over, and why
 };
@@ -41,7 +41,6 @@ class CheckpointStore {
     std::string folder;     // of this job; made when missing
     int keep = 2;           // committed states that stay; at least 1
     uint64_t num_params = 0;
-    uint64_t max_worker_bytes = uint64_t{1} << 40;
   };
   // `files` must outlive it.
   CheckpointStore(FileSystem& files, Options options) : files_(files), options_(std::move(options)) {}
@@ -52,6 +51,8 @@ class CheckpointStore {
   // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
   // Fails only when the folder cannot be read.
   absl::StatusOr<Loaded> Load();
+  // θ of the newest committed state alone, with no momentum: for exports and samples. Null when there is none.
+  absl::StatusOr<OuterStatePtr> LoadTheta();
 
   // Persists `shadow` and the receipt that this node is about to sign for it. kResourceExhausted: the disk is full;
   // what was there stays.
@@ -67,18 +68,17 @@ class CheckpointStore {
   // The first of `count` attempts of `epoch`, above `after`, that no start of this node has had before: receipts of one
   // epoch are told apart by them, and only its lead gives them out. kOutOfRange when there are no more.
   absl::StatusOr<uint32_t> ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count);
-  // The worker's inner state at `round`, this node's own.
-  absl::Status SaveWorker(RoundId round, absl::Span<const uint8_t> state);
+  // Begins to write the worker's inner state at `round`, this node's own; the writer needs the store no more.
+  absl::StatusOr<std::unique_ptr<RecordWriter>> SaveWorker(RoundId round);
 
  private:
   std::string Path(const char* kind, RoundId round) const;
   std::vector<RoundId> Rounds(const char* kind, std::vector<std::string>* damage);  // newest first
   absl::Status WriteState(const OuterState& state);
-  absl::StatusOr<OuterStateDraft> ReadState(RoundId round);
+  enum class Parts { kAll, kTheta };
+  absl::StatusOr<OuterStateDraft> ReadState(RoundId round, Parts parts);
   bool Holds(const wire::StateId& id);  // its file is there, as far as the header tells
-  absl::Status WriteRecord(const std::string& path, absl::Span<const uint8_t> payload);
-  absl::StatusOr<Buffer> ReadRecord(const std::string& path, uint64_t max_bytes);
-  absl::Status LoadCommitted(Loaded* loaded);
+  void LoadCommitted(Parts parts, Loaded* loaded);
   void LoadPrepared(Loaded* loaded);
   void LoadWorker(Loaded* loaded);
   std::optional<wire::EpochRecord> LoadEpoch(const char* name, Loaded* loaded);

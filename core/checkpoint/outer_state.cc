@@ -24,8 +24,12 @@ void Identify(OuterState& state) {
   state.id.momentum = MomentumDigest(state.momentum.span());
 }
 
+absl::Status VerifyTheta(const OuterState& state) {
+  return Compare("theta", ThetaDigest(state.theta.span()), state.id.theta, state.id.round);
+}
+
 absl::Status VerifyDigests(const OuterState& state) {
-  const absl::Status theta = Compare("theta", ThetaDigest(state.theta.span()), state.id.theta, state.id.round);
+  const absl::Status theta = VerifyTheta(state);
   if (!theta.ok()) return theta;
   return Compare("momentum", MomentumDigest(state.momentum.span()), state.id.momentum, state.id.round);
 }

@@ -32,6 +32,7 @@ Digest MomentumDigest(absl::Span<const float> momentum);
 void Identify(OuterState& state);
 // kDataLoss naming the part whose digest is not the one in state.id.
 absl::Status VerifyDigests(const OuterState& state);
+absl::Status VerifyTheta(const OuterState& state);  // whatever the momentum
 
 }  // namespace gdf::checkpoint
 

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -19,13 +21,15 @@ struct ErrorFeedbackOptions {
   double max_norm = 0.0;  // L2 norm above which the contribution is scaled down; 0: never
 };
 
+// Writes elements `first` and on of a delta to `out`, the same ones whenever it is asked.
+using DeltaSource = absl::FunctionRef<absl::Status(uint64_t first, absl::Span<float> out)>;
+
 // The residual e of one node's contributions, [num_params] float32. Each Stage is followed by one
-// Settle. Not thread-safe. Owns two buffers of [num_params].
+// Settle. Not thread-safe. Owns the residual and, between the two calls, a copy of c.
 //
-//   Stage:  e <- beta e + delta;  u = e, scaled to L2 norm max_norm if longer;
-//           c = encode(u);        staged = u - decode(c)
-//   Settle(applied): e <- staged if c was applied, else e stays, so that the next contribution
-//           carries this one too.
+//   Stage:  e <- beta e + delta;  u = e, scaled to L2 norm max_norm if longer;  c = encode(u)
+//   Settle(applied): e <- u - decode(c) if c was applied, else e stays, so that the next
+//           contribution carries this one too.
 class ErrorFeedback {
  public:
   // `codec` must outlive it. kInvalidArgument for options out of range, kResourceExhausted when
@@ -35,7 +39,10 @@ class ErrorFeedback {
 
   // Encodes the contribution of `delta`, [num_params] float32, to `packed`, which is
   // codec->PackedSize(num_params) long. kInvalidArgument, with the residual unchanged, when delta
-  // is not finite or the sum with the residual is not; kFailedPrecondition before Settle.
+  // is not finite or the sum with the residual is not; kFailedPrecondition before Settle. The source
+  // is asked for every element twice; its errors end the call, the second time with a spoilt
+  // residual.
+  absl::Status Stage(DeltaSource delta, absl::Span<uint8_t> packed);
   absl::Status Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed);
 
   // Ends what Stage began. kFailedPrecondition when nothing is staged.
@@ -45,9 +52,13 @@ class ErrorFeedback {
   // a contribution is staged this is e, with its delta in it.
   absl::Span<const float> residual() const { return residual_.span(); }
 
-  // Puts back a saved residual and drops anything staged. kInvalidArgument, with no change, when
-  // it is not [num_params] or not finite.
-  absl::Status Restore(absl::Span<const float> residual);
+  // Puts back elements `first` and on of a saved residual, and drops anything staged.
+  // kInvalidArgument, with no change, when there are not so many or they are not finite.
+  absl::Status Restore(uint64_t first, absl::Span<const float> residual);
+
+  // Goes on with another codec, which must outlive it, or other options. Errors as Create's;
+  // kFailedPrecondition while something is staged.
+  absl::Status Use(const Codec* codec, const ErrorFeedbackOptions& options);
 
   bool staged() const { return is_staged_; }
 
@@ -56,20 +67,17 @@ class ErrorFeedback {
 
  private:
   ErrorFeedback(const Codec* codec, const ErrorFeedbackOptions& options,
-                tensor::FlatBuffer residual, tensor::FlatBuffer staged)
-      : codec_(codec),
-        options_(options),
-        residual_(std::move(residual)),
-        staged_(std::move(staged)) {}
+                tensor::FlatBuffer residual)
+      : codec_(codec), options_(options), residual_(std::move(residual)) {}
 
-  // Writes u = beta e + delta to staged_, leaves e as it is, and returns the sum of u's squares.
-  // kInvalidArgument when an element of delta or u is not finite.
-  absl::StatusOr<double> AddDelta(absl::Span<const float> delta);
+  // Writes elements `first` and on of beta e + delta to `out`.
+  absl::Status Sum(DeltaSource delta, uint64_t first, absl::Span<float> out) const;
 
   const Codec* codec_;
   ErrorFeedbackOptions options_;
   tensor::FlatBuffer residual_;  // e
-  tensor::FlatBuffer staged_;
+  std::vector<uint8_t> sent_;    // c, while it is staged
+  float scale_ = 1.0f;           // u = scale e, then
   bool is_staged_ = false;
   double last_norm_ = 0.0;
 };

@@ -30,6 +30,12 @@ struct Training {
   std::vector<OneShot<bool>> waiters;
 };
 
+// An inner state on its way to the disk.
+struct SavedWorker {
+  std::unique_ptr<checkpoint::RecordWriter> record;
+  absl::Status disk;  // its first error
+};
+
 class JobMember::Impl {
  public:
   explicit Impl(RoundEnv env);
@@ -77,6 +83,7 @@ class JobMember::Impl {
   Task<Reply> OnPlan(wire::RoundPlan plan);
   Task<void> Establish();
   Task<Reply> OnExchange(wire::ExchangeStart start);
+  Task<void> DropUnsignedShadow();
   Task<Reply> OnPropose(wire::Receipt receipt);
   Task<Reply> OnCommit(wire::CommitRound commit);
   Reply OnEnd(const wire::EndJob& end);
@@ -90,6 +97,10 @@ class JobMember::Impl {
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
   Task<absl::Status> PersistCommitted();
   Task<void> SettleWorker(RoundId round, bool applied);
+  Task<absl::Status> SaveWorker(RoundId round);
+  Task<absl::Status> WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece);
+  Task<absl::StatusOr<Buffer>> ReadSaved(std::shared_ptr<const checkpoint::RecordFile> record, uint64_t offset,
+                                         uint64_t bytes);
   Task<absl::Status> ApplyToWorker();
   // One call to the store at a time, on the pool.
   Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);

@@ -209,10 +209,17 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan p
   co_return wire::RoundReply(std::move(report));
 }
 
+// What an earlier attempt came to binds nobody before this node has signed it: its memory is this attempt's.
+Task<void> JobMember::Impl::DropUnsignedShadow() {
+  AsyncLock::Hold hold = co_await state_lock_.Acquire();
+  if (!prepared_) shadow_.reset();
+}
+
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::ExchangeStart start) {
   if (start.tag.attempt > last_attempt_) exchange_.Cancel(absl::StrCat("superseded by ", start.tag.ToString()));
   AsyncLock::Hold hold = co_await exchange_lock_.Acquire();
   if (shadow_ && shadow_tag_ == start.tag) co_return wire::RoundReply(shadow_reply_);
+  if (start.tag.attempt > last_attempt_) co_await DropUnsignedShadow();
   if (start.tag.round != state_->id.round || start.tag.epoch != known_->epoch || start.tag.attempt < last_attempt_) {
     co_return absl::AbortedError(absl::StrCat("the exchange of ", start.tag.ToString(), " is superseded"));
   }
@@ -297,6 +304,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   shadow_->id.cursor = receipt.result.cursor;
   state_ = std::exchange(shadow_, nullptr);
   prepared_.reset();
+  training_.reset();  // its delta is in θ now, or stays in the worker's residual
   commit_ = std::move(commit.commit);
   const bool applied = commit_->receipt.Contributed(env_.transport.self());
   scope_.Spawn(SettleWorker(commit_->receipt.tag.round, applied));

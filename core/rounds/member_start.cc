@@ -113,7 +113,10 @@ Task<absl::Status> JobMember::Impl::Restore() {
     prepared_ = std::move(loaded->prepared);
   }
   if (loaded->worker) {
-    const absl::Status restored = co_await env_.worker.Restore(*std::move(loaded->worker));
+    train::StateSource source = [this, record = loaded->worker](uint64_t offset, uint64_t bytes) {
+      return ReadSaved(record, offset, bytes);
+    };
+    const absl::Status restored = co_await env_.worker.Restore(loaded->worker->size(), std::move(source));
     if (!restored.ok()) {
       Event(wire::Severity::kWarning,
             absl::StrCat("the worker's inner state could not be put back, it begins anew: ", restored.message()));

@@ -133,22 +133,21 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   prepared->payload_received = outcome.payload_received;
   prepared->lost = outcome.lost;
   GDF_CO_RETURN_IF_ERROR(outcome.status);
-  auto mean = std::make_shared<tensor::FlatBuffer>(std::move(outcome.mean));
-  auto step = [state = state_, mean, outer = outer_]() -> absl::StatusOr<OuterStateDraft> {
-    auto next = std::make_shared<checkpoint::OuterState>();
-    GDF_ASSIGN_OR_RETURN(next->theta, tensor::FlatBuffer::Zeros(state->theta.size()));
+  auto next = std::make_shared<checkpoint::OuterState>();
+  next->theta = std::move(outcome.mean);  // the mean delta, which θ_t+1 replaces
+  auto step = [state = state_, next, outer = outer_]() -> absl::StatusOr<OuterStateDraft> {
     GDF_ASSIGN_OR_RETURN(next->momentum, tensor::FlatBuffer::Zeros(state->momentum.size()));
-    const tensor::FlatBuffer& delta = *mean;
-    GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {state->theta.span(), delta.span(), state->momentum.span(),
+    const absl::Span<const float> delta = next->theta.span();
+    GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {state->theta.span(), delta, state->momentum.span(),
                                                      next->theta.span(), next->momentum.span()}));
     next->id.round = state->id.round.next();
     checkpoint::Identify(*next);
     return next;
   };
   const absl::Duration stepping = clock.Monotonic();
-  absl::StatusOr<OuterStateDraft> next = co_await RunOn(env_.pool, env_.executor, std::move(step));
+  absl::StatusOr<OuterStateDraft> stepped = co_await RunOn(env_.pool, env_.executor, std::move(step));
   prepared->aggregate_seconds = absl::ToDoubleSeconds(clock.Monotonic() - stepping + outcome.reduce);
-  co_return next;
+  co_return stepped;
 }
 
 // --- Persisting, step 10 and step 8 ---
@@ -210,21 +209,48 @@ Task<void> JobMember::Impl::SettleWorker(RoundId round, bool applied) {
   }
   if (status.ok()) status = co_await ApplyToWorker();
   const wire::StateId now = worker_state_.value_or(wire::StateId{});
-  if (status.ok() && CheckpointDue(now.round)) {
-    absl::StatusOr<Buffer> inner = co_await env_.worker.Save();
-    status = inner.status();
-    if (inner.ok()) {
-      auto save = [round = now.round, inner = *std::move(inner)](checkpoint::CheckpointStore& store) {
-        return store.SaveWorker(round, inner.span());
-      };
-      const absl::Status saved = co_await OnStore(std::move(save));
-      if (!saved.ok()) {
-        Event(wire::Severity::kError, absl::StrCat("cannot save the inner state of round ", now.round.value, ": ",
-                                                   saved.message()));
-      }
-    }
-  }
+  if (status.ok() && CheckpointDue(now.round)) status = co_await SaveWorker(now.round);
   if (!status.ok()) NodeFailed(status);
+}
+
+// The inner state goes from the worker to the disk piece by piece. Without it a restart begins it anew, so that an
+// error of the disk is told and no more.
+Task<absl::Status> JobMember::Impl::SaveWorker(RoundId round) {
+  auto saving = std::make_shared<SavedWorker>();
+  auto begin = [saving, round](checkpoint::CheckpointStore& store) -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(saving->record, store.SaveWorker(round));
+    return absl::OkStatus();
+  };
+  saving->disk = co_await OnStore(std::move(begin));
+  absl::Status given;
+  if (saving->disk.ok()) {
+    train::StateSink sink = [this, saving](Buffer piece) { return WriteSaved(saving, std::move(piece)); };
+    given = co_await env_.worker.Save(std::move(sink));
+  }
+  if (saving->disk.ok() && given.ok()) {
+    auto commit = [saving](checkpoint::CheckpointStore&) { return saving->record->Commit(); };
+    saving->disk = co_await OnStore(std::move(commit));
+  }
+  if (saving->disk.ok()) co_return given;
+  Event(wire::Severity::kError,
+        absl::StrCat("cannot save the inner state of round ", round.value, ": ", saving->disk.message()));
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> JobMember::Impl::WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece) {
+  auto append = [saving, piece](checkpoint::CheckpointStore&) { return saving->record->Append(piece.span()); };
+  saving->disk = co_await OnStore(std::move(append));
+  co_return saving->disk;
+}
+
+Task<absl::StatusOr<Buffer>> JobMember::Impl::ReadSaved(std::shared_ptr<const checkpoint::RecordFile> record,
+                                                        uint64_t offset, uint64_t bytes) {
+  auto read = [record, offset, bytes]() -> absl::StatusOr<Buffer> {
+    std::vector<uint8_t> piece(bytes);
+    GDF_RETURN_IF_ERROR(record->ReadAt(offset, absl::MakeSpan(piece)));
+    return Buffer(std::move(piece));
+  };
+  co_return co_await RunOn(env_.pool, env_.executor, std::move(read));
 }
 
 OneShot<absl::StatusOr<train::EvalResult>> JobMember::Impl::Evaluate() {

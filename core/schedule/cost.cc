@@ -23,6 +23,8 @@ constexpr uint64_t kWorkerBaseCpu = uint64_t{384} << 20;
 constexpr uint64_t kWorkerBaseGpu = uint64_t{1536} << 20;
 constexpr uint64_t kGpuContext = uint64_t{640} << 20;
 constexpr uint64_t kDaemonBase = uint64_t{64} << 20;
+// The transport's windows and queues towards one peer (docs/adr/0002-transport.md).
+constexpr uint64_t kConnectionBytes = uint64_t{16} << 20;
 
 uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
 
@@ -72,8 +74,8 @@ uint64_t TokenBytes(const CostInput& in) {
   return in.dataset_bytes / (small ? 1 : 3) * sizeof(int32_t);
 }
 
-// What training itself holds, where it computes.
-CostSum WorkerMemory(const CostInput& in, uint64_t vector_bytes) {
+// What computing takes, on the host or on each GPU.
+CostSum ComputeMemory(const CostInput& in, uint64_t vector_bytes) {
   const config::TrainSpec& t = in.spec->train;
   const bool bf16 = t.precision == config::Precision::kBf16 ||
                     (t.precision == config::Precision::kAuto && in.gpu);
@@ -86,31 +88,45 @@ CostSum WorkerMemory(const CostInput& in, uint64_t vector_bytes) {
   sum.Add("optimizer state", OptimizerBytes(t.optimizer, vector_bytes));
   sum.Add("bf16 weights", bf16 ? vector_bytes / 2 : 0);
   sum.Add("activations", ActivationBytes(in, tokens, bf16 ? 2 : kFloatBytes));
-  sum.Add("round start", vector_bytes);
-  sum.Add("delta and residual", 3 * vector_bytes);  // delta, residual, staged residual
   return sum;
+}
+
+// What the worker holds on the host wherever it computes. A delta is packed out of the parameters
+// and θ_t into the window, and kept packed until it is settled.
+void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes, CostSum* host) {
+  host->Add("round start", vector_bytes);
+  host->Add("residual", vector_bytes);
+  host->Add("packed delta", 2 * packed_bytes);
+  host->Add("tokens", TokenBytes(in));
+  host->Add("worker's program", in.gpu ? kWorkerBaseGpu : kWorkerBaseCpu);
+}
+
+// The daemon's peak is the end of an exchange: θ and momentum, committed and in the shadow, in which
+// the mean became θ_t+1, and this node's packed delta (docs/memory.md).
+void AddDaemon(const CostInput& in, uint64_t outer_bytes, uint64_t packed_bytes, CostSum* host) {
+  host->Add("gdfd's outer state", 2 * outer_bytes);
+  host->Add("gdfd's packed delta", packed_bytes);
+  host->Add("gdfd's connections", (U(in.num_nodes) - 1) * kConnectionBytes);
+  host->Add("gdfd's program", kDaemonBase);
 }
 
 void EstimateMemory(const CostInput& in, uint64_t packed_bytes, Cost* cost) {
   const uint64_t vector_bytes = U(cost->num_parameters) * kFloatBytes;
-  CostSum worker = WorkerMemory(in, vector_bytes);
+  CostSum compute = ComputeMemory(in, vector_bytes);
   if (in.gpu) {
-    cost->gpu_memory = std::move(worker);
+    cost->gpu_memory = std::move(compute);
     cost->gpu_memory.Add("CUDA context", kGpuContext);
   } else {
-    cost->host_memory = std::move(worker);
+    cost->host_memory = std::move(compute);
   }
   const bool momentum = in.spec->rounds.outer.optimizer == config::OuterOptimizer::kNesterov;
-  cost->host_memory.Add("tokens", TokenBytes(in));
-  cost->host_memory.Add("shared segment", vector_bytes);
-  cost->host_memory.Add("outer state", (momentum ? 3 : 2) * vector_bytes);  // θ, shadow, momentum
-  cost->host_memory.Add("exchange", in.num_nodes > 1 ? 2 * packed_bytes : 0);  // own and received
-  cost->host_memory.Add("processes", kDaemonBase + (in.gpu ? kWorkerBaseGpu : kWorkerBaseCpu));
+  const uint64_t outer_bytes = (momentum ? 2 : 1) * vector_bytes;
+  AddWorker(in, vector_bytes, packed_bytes, &cost->host_memory);
+  AddDaemon(in, outer_bytes, packed_bytes, &cost->host_memory);
 
   cost->disk.Add("dataset", in.dataset_bytes);
   cost->disk.Add("starting weights", in.spec->model.from ? vector_bytes : 0);
-  cost->disk.Add("checkpoints",
-                 U(in.spec->output.keep_checkpoints) * (momentum ? 2 : 1) * vector_bytes);
+  cost->disk.Add("checkpoints", U(in.spec->output.keep_checkpoints) * outer_bytes);
   cost->disk.Add("node's own state",
                  OptimizerBytes(in.spec->train.optimizer, vector_bytes) + vector_bytes);
 }

@@ -31,7 +31,7 @@ struct CostSum {
 struct CostInput {
   const config::JobSpec* spec = nullptr;
   config::ModelShape shape;    // with its vocabulary
-  uint64_t dataset_bytes = 0;  // of all files that the job names
+  uint64_t dataset_bytes = 0;  // of its texts
   int64_t num_nodes = 1;
   bool gpu = false;  // the worker computes on GPUs
   int64_t gpus_per_node = 1;
@@ -49,7 +49,7 @@ struct Cost {
   uint64_t download_bytes_per_round = 0;
   uint64_t download_bytes_once = 0;  // dataset and starting weights
 
-  CostSum host_memory;  // gdfd and worker together
+  CostSum host_memory;  // peaks of worker and gdfd; the items of the latter begin with "gdfd's"
   CostSum gpu_memory;   // per GPU; empty on a CPU
   CostSum disk;
 

@@ -19,12 +19,15 @@ class FlatBuffer {
 
   static constexpr uint64_t kMaxElems = uint64_t{1} << 40;  // 4 TiB, as Layout::kMaxElems
 
-  // [num_elems] zeros. kResourceExhausted past kMaxElems or when the memory is not there.
+  // [num_elems] zeros. Pages of a large buffer come when they are first written, and go back to the system with it.
+  // kResourceExhausted past kMaxElems or when there is not so much memory.
   static absl::StatusOr<FlatBuffer> Zeros(uint64_t num_elems);
 
   FlatBuffer() = default;  // empty
   FlatBuffer(FlatBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : block_(std::exchange(other.block_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
   FlatBuffer& operator=(FlatBuffer&& other) noexcept;
   ~FlatBuffer();
 
@@ -35,8 +38,9 @@ class FlatBuffer {
   absl::Span<const float> span() const { return {data_, size_}; }
 
  private:
-  FlatBuffer(float* data, size_t size) : data_(data), size_(size) {}
+  FlatBuffer(void* block, float* data, size_t size) : block_(block), data_(data), size_(size) {}
 
+  void* block_ = nullptr;  // from calloc, where data_ lies
   float* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -103,6 +103,13 @@ absl::StatusOr<UniqueFd> SharedSegment::DuplicateFd() const {
   return copy;
 }
 
+void SharedSegment::Discard() {
+  if (bytes().empty()) return;
+  // Saves memory and no more: where the system cannot, the pages stay.
+  (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                  static_cast<off_t>(bytes().size()));
+}
+
 absl::StatusOr<UniqueFd> MakeBlob(uint64_t size,
                                   absl::FunctionRef<absl::Status(absl::Span<uint8_t>)> fill) {
   GDF_ASSIGN_OR_RETURN(UniqueFd fd, MakeMemory(size));

@@ -1,7 +1,7 @@
 // Memory shared with a worker, for what is too large for messages. A segment has a fixed size and
 // cannot be resized by either end (Linux: a memfd sealed against it), so that no access can fault.
-//   A segment  is written over and over: θ on the way down, packed deltas on the way up.
-//   A blob     is written once and then sealed whole: saved states, small files.
+//   A segment  is written over and over: packed deltas, pieces of saved states.
+//   A blob     is written once and then sealed whole: small files.
 #ifndef GDF_CORE_TRAIN_SHARED_SEGMENT_H_
 #define GDF_CORE_TRAIN_SHARED_SEGMENT_H_
 
@@ -46,6 +46,10 @@ class SharedSegment {
 
   // A descriptor to send to the peer.
   absl::StatusOr<UniqueFd> DuplicateFd() const;
+
+  // Gives the memory back to the system until it is next written: it reads as zeros at both ends.
+  // Only for a segment that both may write.
+  void Discard();
 
   absl::Span<uint8_t> bytes() const { return mapping_->bytes(); }
   // The bytes as float32; the size is cut to a multiple of four.

@@ -145,6 +145,11 @@ struct ExportPlan {
   std::vector<File> files;  // config.json, tokenizer.json, ...
 };
 
+// Take and give a saved state in pieces, in order and one at a time: it is larger than the parameters. `bytes` are
+// wanted from `offset` on. An error of theirs ends the call, which gives it.
+using StateSink = std::function<Task<absl::Status>(Buffer piece)>;
+using StateSource = std::function<Task<absl::StatusOr<Buffer>>(uint64_t offset, uint64_t bytes)>;
+
 // Why a worker ended.
 struct ExitInfo {
   enum class Reason { kExited, kCrashed, kOutOfMemory, kHung, kBrokeProtocol, kStopped };
@@ -157,9 +162,9 @@ struct ExitInfo {
 // All functions are called on the executor, and tasks finish there. Calls are served one after the
 // other in the order made. Spans must stay valid until the task has finished or is destroyed. Every
 // call fails with
-//   kUnavailable         the worker has ended (the message is ExitInfo's text); it does not come
-//   back kFailedPrecondition  called before Load succeeded kResourceExhausted   out of host or GPU
-//   memory
+//   kUnavailable         the worker has ended (the message is ExitInfo's text); it does not come back
+//   kFailedPrecondition  called before Load succeeded
+//   kResourceExhausted   out of host or GPU memory; the worker may have ended of it
 // besides what is said below.
 class WorkerSession {
  public:
@@ -180,8 +185,9 @@ class WorkerSession {
   // step. kFailedPrecondition before the first Apply.
   virtual Task<absl::StatusOr<RunResult>> Run(RunRequest request) = 0;
 
-  // Packs Δ = θ_t − θ_local with error feedback. kFailedPrecondition: Δ is not finite, no Apply for
-  // this round, or the last Emit is not settled.
+  // Packs Δ = θ_t − θ_local with error feedback; θ_t is then forgotten, so that Apply comes before the
+  // next Run. kFailedPrecondition: Δ is not finite, no Apply for this round, or the last Emit is not
+  // settled.
   virtual Task<absl::StatusOr<EmitResult>> Emit(EmitRequest request) = 0;
 
   // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on
@@ -192,12 +198,13 @@ class WorkerSession {
   // it. kFailedPrecondition when nothing is held out.
   virtual Task<absl::StatusOr<EvalResult>> Evaluate(int64_t max_batches) = 0;
 
-  // Inner state without the parameters: step, optimiser moments, data cursor, residual. Opaque.
-  virtual Task<absl::StatusOr<Buffer>> Save() = 0;
+  // Gives the inner state without the parameters: step, optimiser moments, data cursor, residual.
+  // Opaque.
+  virtual Task<absl::Status> Save(StateSink sink) = 0;
 
-  // Puts back what Save gave, on this node or a later run. kInvalidArgument, with nothing changed,
-  // when it is not a state of this job.
-  virtual Task<absl::Status> Restore(Buffer state) = 0;
+  // Puts back what Save gave, `bytes` in all, on this node or a later run. After any error the inner
+  // state is the one that training begins with; kInvalidArgument when it is not a state of this job.
+  virtual Task<absl::Status> Restore(uint64_t bytes, StateSource source) = 0;
 
   // Continues a prompt with the local parameters.
   virtual Task<absl::StatusOr<GenerateResult>> Generate(GenerateRequest request) = 0;

@@ -102,9 +102,8 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
   if (!absl::SimpleAtoi(text, &num_params))
     return absl::DataLossError(NumParamsFile(folder) + " holds no number");
   checkpoint::CheckpointStore store(files, {.folder = folder + "/state", .num_params = num_params});
-  GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, store.Load());
-  if (loaded.committed == nullptr) return absl::NotFoundError("no round is committed yet");
-  artifacts.state = loaded.committed;
+  GDF_ASSIGN_OR_RETURN(artifacts.state, store.LoadTheta());
+  if (artifacts.state == nullptr) return absl::NotFoundError("no round is committed yet");
   return artifacts;
 }
 

@@ -15,11 +15,11 @@ bool Contains(const std::vector<NodeId>& nodes, const NodeId& node) {
 }
 
 schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
-                      uint64_t input_bytes, bool gpu) {
+                      uint64_t text_bytes, bool gpu) {
   schedule::CostInput input;
   input.spec = &spec;
   input.shape = shape;
-  input.dataset_bytes = input_bytes;
+  input.dataset_bytes = text_bytes;
   input.num_nodes = spec.nodes.max;
   input.gpu = gpu;
   return schedule::EstimateCost(input);
@@ -62,7 +62,15 @@ bool MayReport(const state::Job& job, const NodeId& from, const NodeId& lost) {
 
 }  // namespace
 
-schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes) {
+uint64_t TextBytes(const std::vector<wire::JobInput>& inputs) {
+  uint64_t bytes = 0;
+  for (const wire::JobInput& input : inputs) {
+    if (input.name == "data" || input.name == "valid") bytes += input.size_bytes;
+  }
+  return bytes;
+}
+
+schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t text_bytes) {
   schedule::JobRequest request;
   request.id = id;
   request.spec = &spec;
@@ -73,8 +81,8 @@ schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint6
           sized.ok())
         shape = *sized;
     }
-    request.host_memory_on_cpu = CostOn(spec, shape, input_bytes, false).host_memory;
-    const schedule::Cost on_gpu = CostOn(spec, shape, input_bytes, true);
+    request.host_memory_on_cpu = CostOn(spec, shape, text_bytes, false).host_memory;
+    const schedule::Cost on_gpu = CostOn(spec, shape, text_bytes, true);
     request.host_memory_on_gpu = on_gpu.host_memory;
     request.gpu_memory = on_gpu.gpu_memory;
   } else {
@@ -86,9 +94,7 @@ schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint6
 }
 
 schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec) {
-  uint64_t input_bytes = 0;
-  for (const wire::JobInput& input : job.inputs) input_bytes += input.size_bytes;
-  return MakeJobRequest(job.id, spec, input_bytes);
+  return MakeJobRequest(job.id, spec, TextBytes(job.inputs));
 }
 
 Scheduler::Scheduler(net::Transport& transport, state::State& state,

@@ -25,9 +25,12 @@ namespace gdf::jobs {
 // takes this many ids.
 inline constexpr int64_t kAssumedVocab = 512;
 
-// What a job costs on a node, for its placement. `spec.nodes.memory_bytes` counts where the shape
-// is in a model's folder.
-schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t input_bytes);
+// Bytes of a job's texts, without the files of a model or tokenizer.
+uint64_t TextBytes(const std::vector<wire::JobInput>& inputs);
+
+// What a job costs on a node, for its placement. `text_bytes`: TextBytes of its inputs.
+// `spec.nodes.memory_bytes` counts where the shape is in a model's folder.
+schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t text_bytes);
 // The same for a job in the record, of which `spec` is the parsed text.
 schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec);
 

@@ -128,7 +128,6 @@ absl::StatusOr<wire::SubmitJob> ControlService::PrepareSubmission(const v1::Subm
   GDF_ASSIGN_OR_RETURN(*spec, config::ParseJobSpec(request.spec_yaml(), "job.yaml"));
   GDF_ASSIGN_OR_RETURN(config::ModelShape shape, ShapeOf(*spec, request.hf_config_json()));
   wire::SubmitJob command;
-  uint64_t total_bytes = 0;
   for (const auto& [name, hex] : request.inputs()) {
     const std::string what = absl::StrCat("input ", name, ": not uploaded here");
     absl::StatusOr<Digest> digest = Digest::FromHex(hex);
@@ -138,11 +137,10 @@ absl::StatusOr<wire::SubmitJob> ControlService::PrepareSubmission(const v1::Subm
     absl::StatusOr<store::Manifest> manifest = store::Manifest::Decode(bytes->view());
     GDF_RETURN_IF_ERROR(Annotate(manifest.status(), what));
     command.inputs.push_back({name, *digest, manifest->TotalBytes(), node_.transport.self()});
-    total_bytes += manifest->TotalBytes();
   }
   std::sort(command.inputs.begin(), command.inputs.end(),
             [](const wire::JobInput& a, const wire::JobInput& b) { return a.name < b.name; });
-  StateMemory(*spec, shape, total_bytes);
+  StateMemory(*spec, shape, jobs::TextBytes(command.inputs));
   command.name = spec->name;
   command.spec_yaml = config::ToYaml(*spec);
   command.planned_rounds = static_cast<uint64_t>(config::NumRounds(*spec));
@@ -170,8 +168,6 @@ grpc::Status ControlService::Submit(grpc::ServerContext*, const v1::SubmitReques
   if (!command.ok()) return ToGrpc(command.status());
   const std::vector<wire::JobInput> inputs = command->inputs;
   const std::string token = command->submit_token;
-  uint64_t total_bytes = 0;
-  for (const wire::JobInput& input : inputs) total_bytes += input.size_bytes;
 
   bool existed = false;
   std::string refused;  // what no node will ever do is said at once
@@ -181,7 +177,7 @@ grpc::Status ControlService::Submit(grpc::ServerContext*, const v1::SubmitReques
                 return job.owner == node_.transport.self() && job.submit_token == token;
               });
     absl::StatusOr<schedule::Placement> preview = jobs::Preview(
-        node_.state, node_.membership, jobs::MakeJobRequest(JobId{}, spec, total_bytes));
+        node_.state, node_.membership, jobs::MakeJobRequest(JobId{}, spec, jobs::TextBytes(inputs)));
     if (preview.ok() && preview->verdict == schedule::Verdict::kRefused) refused = preview->reason;
     return true;
   });

@@ -28,7 +28,7 @@ using train::UniqueFd;
 constexpr uint64_t kCopyBytes = uint64_t{4} << 20;
 // Without a memory limit, what a worker may claim its model to have: 256 GiB of float32.
 constexpr uint64_t kMaxParams = uint64_t{1} << 36;
-constexpr uint64_t kSegmentSlack = 4096;  // a codec's scales, where they outweigh its savings
+constexpr uint64_t kWindowSlack = 4096;  // a codec's scales, where they outweigh its savings
 // Optimiser moments and residual are 12 bytes a parameter.
 constexpr uint64_t kMaxStateBytesPerParam = 64;
 constexpr uint64_t kMaxStateBytes = uint64_t{64} << 20;
@@ -167,23 +167,16 @@ absl::Status WorkerProcess::CheckLoaded(const train::LoadResult& result) const {
                                                  HumanBytes(most * sizeof(float))));
 }
 
-Task<absl::Status> WorkerProcess::ShareSegments() {
-  const uint64_t down_bytes = num_params_ * sizeof(float);
-  const uint64_t up_bytes = down_bytes + kSegmentSlack;
-  GDF_CO_ASSIGN_OR_RETURN(SharedSegment down,
-                          SharedSegment::Create(down_bytes, SharedSegment::Peer::kReads));
-  GDF_CO_ASSIGN_OR_RETURN(SharedSegment up,
-                          SharedSegment::Create(up_bytes, SharedSegment::Peer::kReadsAndWrites));
-  Message message;
-  message.body = {{"down_bytes", down_bytes}, {"up_bytes", up_bytes}};
-  for (const SharedSegment* segment : {&down, &up}) {
-    GDF_CO_ASSIGN_OR_RETURN(UniqueFd fd, segment->DuplicateFd());
-    message.fds.push_back(std::move(fd));
-  }
-  down_.emplace(std::move(down));
-  up_.emplace(std::move(up));
+Task<absl::Status> WorkerProcess::ShareWindow() {
+  const uint64_t bytes = num_params_ * sizeof(float) + kWindowSlack;
+  GDF_CO_ASSIGN_OR_RETURN(SharedSegment window,
+                          SharedSegment::Create(bytes, SharedSegment::Peer::kReadsAndWrites));
+  Message message = Request({{"bytes", bytes}});
+  GDF_CO_ASSIGN_OR_RETURN(UniqueFd fd, window.DuplicateFd());
+  message.fds.push_back(std::move(fd));
+  window_.emplace(std::move(window));
   absl::StatusOr<Message> reply =
-      co_await calls_->Call("segments", std::move(message), options_.call_timeout);
+      co_await calls_->Call("segment", std::move(message), options_.call_timeout);
   co_return reply.status();
 }
 
@@ -202,7 +195,7 @@ Task<absl::StatusOr<train::LoadResult>> WorkerProcess::Load(train::LoadRequest r
   if (!result.ok()) co_return calls_->Distrust(result.status());
   if (absl::Status fits = CheckLoaded(*result); !fits.ok()) co_return calls_->Distrust(fits);
   num_params_ = result->layout.num_params();
-  const absl::Status shared = co_await ShareSegments();
+  const absl::Status shared = co_await ShareWindow();
   if (!shared.ok()) num_params_ = 0;
   GDF_CO_RETURN_IF_ERROR(shared);
   co_return result;
@@ -218,7 +211,8 @@ Task<absl::Status> WorkerProcess::ReadParameters(absl::Span<float> out) {
   }
   absl::StatusOr<Message> reply = co_await calls_->Call("read", Request(), options_.call_timeout);
   if (!reply.ok()) co_return reply.status();
-  co_await Copy(up_->bytes().data(), out.data(), num_params_ * sizeof(float));
+  co_await Copy(window_->bytes().data(), out.data(), num_params_ * sizeof(float));
+  window_->Discard();
   co_return absl::OkStatus();
 }
 
@@ -230,8 +224,13 @@ Task<absl::Status> WorkerProcess::Apply(RoundId round, absl::Span<const float> t
     co_return absl::InvalidArgumentError(
         absl::StrCat(theta.size(), " parameters to apply, the model has ", num_params_));
   }
-  co_await Copy(theta.data(), down_->bytes().data(), num_params_ * sizeof(float));
+  const uint64_t bytes = num_params_ * sizeof(float);
+  GDF_CO_ASSIGN_OR_RETURN(SharedSegment segment,
+                          SharedSegment::Create(bytes, SharedSegment::Peer::kReads));
+  co_await Copy(theta.data(), segment.bytes().data(), bytes);
   Message message = Request({{"round", round.value}});
+  GDF_CO_ASSIGN_OR_RETURN(UniqueFd fd, segment.DuplicateFd());
+  message.fds.push_back(std::move(fd));
   absl::StatusOr<Message> reply =
       co_await calls_->Call("apply", std::move(message), options_.call_timeout);
   co_return reply.status();
@@ -263,10 +262,10 @@ Task<absl::StatusOr<train::EmitResult>> WorkerProcess::Emit(train::EmitRequest r
   GDF_CO_ASSIGN_OR_RETURN(const std::unique_ptr<compress::Codec> codec,
                           compress::Codec::Create(request.codec));
   const uint64_t bytes = codec->PackedSize(num_params_);
-  if (bytes > up_->bytes().size()) {
+  if (bytes > window_->bytes().size()) {
     co_return absl::InvalidArgumentError(absl::StrCat("a delta packed by ", codec->name(), " has ",
                                                       bytes, " bytes, at most ",
-                                                      up_->bytes().size(), " fit"));
+                                                      window_->bytes().size(), " fit"));
   }
   Message message = Request(train::ToJson(request));
   absl::StatusOr<Message> reply =
@@ -274,9 +273,10 @@ Task<absl::StatusOr<train::EmitResult>> WorkerProcess::Emit(train::EmitRequest r
   if (!reply.ok()) co_return reply.status();
   absl::StatusOr<train::EmitResult> result = train::EmitResultFromJson(reply->body);
   if (!result.ok()) co_return calls_->Distrust(result.status());
-  // The worker can still write to the segment: what is used is this copy.
+  // The worker can still write to the window: what is used is this copy.
   std::vector<uint8_t> packed(bytes);
-  co_await Copy(up_->bytes().data(), packed.data(), bytes);
+  co_await Copy(window_->bytes().data(), packed.data(), bytes);
+  window_->Discard();
   result->packed = Buffer(std::move(packed));
   co_return result;
 }
@@ -304,35 +304,74 @@ Task<absl::StatusOr<train::EvalResult>> WorkerProcess::Evaluate(int64_t max_batc
   co_return result;
 }
 
-Task<absl::StatusOr<Buffer>> WorkerProcess::Save() {
-  Turn turn(turns_);
-  co_await turn.Wait();
-  GDF_CO_RETURN_IF_ERROR(RequireLoaded("save"));
-  absl::StatusOr<Message> reply = co_await calls_->Call("save", Request(), options_.call_timeout);
+uint64_t WorkerProcess::PieceBytes() const {
+  return std::min<uint64_t>(kCopyBytes, window_->bytes().size() & ~uint64_t{3});
+}
+
+// The worker puts a piece into the window; gives the length of the whole state.
+Task<absl::StatusOr<uint64_t>> WorkerProcess::SavePiece(uint64_t offset) {
+  Message message = Request({{"offset", offset}, {"at_most", PieceBytes()}});
+  absl::StatusOr<Message> reply =
+      co_await calls_->Call("save", std::move(message), options_.call_timeout);
   if (!reply.ok()) co_return reply.status();
   FieldReader fields(reply->body);
   const uint64_t most = kMaxStateBytes + kMaxStateBytesPerParam * num_params_;
-  const int64_t bytes = fields.Int("bytes", 1, static_cast<int64_t>(most));
-  if (reply->fds.size() != 1) fields.Fail("state", "did not come with the reply");
+  const auto bytes = static_cast<uint64_t>(fields.Int("bytes", 1, static_cast<int64_t>(most)));
   if (!fields.status().ok()) co_return calls_->Distrust(fields.status());
-  absl::StatusOr<Buffer> state = train::OpenBlob(std::move(reply->fds[0]), bytes);
-  if (!state.ok()) co_return calls_->Distrust(state.status());
-  co_return state;
+  co_return bytes;
 }
 
-Task<absl::Status> WorkerProcess::Restore(Buffer state) {
+Task<absl::Status> WorkerProcess::SavePieces(train::StateSink sink) {
+  uint64_t total = 0;
+  for (uint64_t offset = 0; offset == 0 || offset < total;) {
+    GDF_CO_ASSIGN_OR_RETURN(const uint64_t bytes, co_await SavePiece(offset));
+    if (offset > 0 && bytes != total) {
+      co_return calls_->Distrust(
+          absl::InvalidArgumentError("the length of a state changes while it is saved"));
+    }
+    total = bytes;
+    const uint64_t length = std::min(PieceBytes(), total - offset);
+    Buffer piece = Buffer::Copy(window_->bytes().subspan(0, length));
+    const absl::Status taken = co_await sink(std::move(piece));
+    GDF_CO_RETURN_IF_ERROR(taken);
+    offset += length;
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> WorkerProcess::Save(train::StateSink sink) {
+  Turn turn(turns_);
+  co_await turn.Wait();
+  GDF_CO_RETURN_IF_ERROR(RequireLoaded("save"));
+  const absl::Status saved = co_await SavePieces(std::move(sink));
+  window_->Discard();
+  co_return saved;
+}
+
+Task<absl::Status> WorkerProcess::RestorePieces(uint64_t bytes, train::StateSource source) {
+  for (uint64_t offset = 0; offset < bytes;) {
+    const uint64_t length = std::min(PieceBytes(), bytes - offset);
+    absl::StatusOr<Buffer> piece = co_await source(offset, length);
+    GDF_CO_RETURN_IF_ERROR(piece.status());
+    if (piece->size() != length) co_return absl::InternalError("a piece of a state is not as long as asked for");
+    std::memcpy(window_->bytes().data(), piece->span().data(), length);
+    Message message = Request({{"bytes", bytes}, {"offset", offset}, {"piece", length}});
+    absl::StatusOr<Message> reply =
+        co_await calls_->Call("restore", std::move(message), options_.call_timeout);
+    if (!reply.ok()) co_return reply.status();
+    offset += length;
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> WorkerProcess::Restore(uint64_t bytes, train::StateSource source) {
   Turn turn(turns_);
   co_await turn.Wait();
   GDF_CO_RETURN_IF_ERROR(RequireLoaded("restore"));
-  GDF_CO_ASSIGN_OR_RETURN(SharedSegment segment,
-                          SharedSegment::Create(state.size(), SharedSegment::Peer::kReads));
-  co_await Copy(state.span().data(), segment.bytes().data(), state.size());
-  Message message = Request({{"bytes", state.size()}});
-  GDF_CO_ASSIGN_OR_RETURN(UniqueFd fd, segment.DuplicateFd());
-  message.fds.push_back(std::move(fd));
-  absl::StatusOr<Message> reply =
-      co_await calls_->Call("restore", std::move(message), options_.call_timeout);
-  co_return reply.status();
+  if (bytes == 0) co_return absl::InvalidArgumentError("restore: the state is empty");
+  const absl::Status restored = co_await RestorePieces(bytes, std::move(source));
+  window_->Discard();
+  co_return restored;
 }
 
 Task<absl::StatusOr<train::GenerateResult>> WorkerProcess::Generate(

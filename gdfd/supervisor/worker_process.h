@@ -66,8 +66,8 @@ class WorkerProcess final : public train::WorkerSession {
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
   Task<absl::Status> Settle(RoundId round, bool applied) override;
   Task<absl::StatusOr<train::EvalResult>> Evaluate(int64_t max_batches) override;
-  Task<absl::StatusOr<Buffer>> Save() override;
-  Task<absl::Status> Restore(Buffer state) override;
+  Task<absl::Status> Save(train::StateSink sink) override;
+  Task<absl::Status> Restore(uint64_t bytes, train::StateSource source) override;
   Task<absl::StatusOr<train::GenerateResult>> Generate(train::GenerateRequest request) override;
   Task<absl::StatusOr<train::ExportPlan>> Export(config::WeightDtype dtype) override;
   Task<train::ExitInfo> WaitForExit() override;
@@ -77,19 +77,23 @@ class WorkerProcess final : public train::WorkerSession {
   WorkerProcess(Executor& executor, WorkerOptions options);
 
   Task<absl::Status> SendInputs(std::vector<train::InputFile> inputs);
-  Task<absl::Status> ShareSegments();
+  Task<absl::Status> ShareWindow();
   absl::Status CheckLoaded(const train::LoadResult& result) const;
   absl::Status RequireLoaded(std::string_view what) const;
   Task<void> Copy(const void* from, void* to, uint64_t bytes);
+  Task<absl::StatusOr<uint64_t>> SavePiece(uint64_t offset);
+  Task<absl::Status> SavePieces(train::StateSink sink);
+  Task<absl::Status> RestorePieces(uint64_t bytes, train::StateSource source);
+  uint64_t PieceBytes() const;  // of a state
   absl::StatusOr<train::ExportPlan> ReadExport(train::Message reply) const;
 
   Executor& executor_;
   const WorkerOptions options_;
   const std::shared_ptr<WorkerCalls> calls_;
   const std::shared_ptr<TurnQueue> turns_;
-  uint64_t num_params_ = 0;                   // 0 until loaded
-  std::optional<train::SharedSegment> down_;  // θ to the worker
-  std::optional<train::SharedSegment> up_;    // θ_0 and packed deltas from it
+  uint64_t num_params_ = 0;  // 0 until loaded
+  // θ_0, packed deltas and pieces of states; empty between calls.
+  std::optional<train::SharedSegment> window_;
   std::unique_ptr<WorkerLink> link_;
 };
 

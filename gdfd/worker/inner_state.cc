@@ -33,7 +33,7 @@ absl::Status Invalid(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("inner state: ", what));
 }
 
-// Copies each value out: the state may lie at any alignment.
+// Copies each value out: the piece may lie at any alignment.
 bool AllUsable(absl::Span<const uint8_t> bytes, bool may_be_negative) {
   for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
     float value;
@@ -45,12 +45,9 @@ bool AllUsable(absl::Span<const uint8_t> bytes, bool may_be_negative) {
 
 }  // namespace
 
-absl::Status InnerState::WriteHeader(absl::Span<uint8_t> out) const {
-  if (out.size() != ByteSize(num_moments, num_params)) {
-    return Invalid(absl::StrCat("the buffer has ", out.size(), " bytes, expected ",
-                                ByteSize(num_moments, num_params)));
-  }
-  std::fill_n(out.begin(), kHeaderBytes, uint8_t{0});
+std::array<uint8_t, InnerState::kHeaderBytes> InnerState::Header() const {
+  std::array<uint8_t, kHeaderBytes> header{};
+  const auto out = absl::MakeSpan(header);
   std::memcpy(out.data(), kMagic, sizeof(kMagic));
   Put(out, kStepAt, static_cast<uint64_t>(step));
   Put(out, kEpochAt, static_cast<uint64_t>(cursor.epoch));
@@ -58,11 +55,11 @@ absl::Status InnerState::WriteHeader(absl::Span<uint8_t> out) const {
   Put(out, kOptimizerAt, static_cast<uint64_t>(optimizer));
   Put(out, kNumMomentsAt, num_moments);
   Put(out, kNumParamsAt, num_params);
-  return absl::OkStatus();
+  return header;
 }
 
-absl::StatusOr<InnerState> InnerState::Read(absl::Span<const uint8_t> in,
-                                            const InnerState& expected) {
+absl::StatusOr<InnerState> InnerState::ReadHeader(absl::Span<const uint8_t> in,
+                                                  const InnerState& expected) {
   if (in.size() < kHeaderBytes || std::memcmp(in.data(), kMagic, sizeof(kMagic)) != 0) {
     return Invalid("not an inner state of format 1");
   }
@@ -78,19 +75,15 @@ absl::StatusOr<InnerState> InnerState::Read(absl::Span<const uint8_t> in,
     return Invalid(absl::StrCat("it is of a model with ", Get(in, kNumParamsAt),
                                 " parameters, this one has ", expected.num_params));
   }
-  if (in.size() != ByteSize(expected.num_moments, expected.num_params)) {
-    return Invalid(absl::StrCat("it has ", in.size(), " bytes, expected ",
-                                ByteSize(expected.num_moments, expected.num_params)));
-  }
   if (state.step < 0) return Invalid(absl::StrCat("step ", state.step, " is negative"));
-  for (size_t i = 0; i < state.num_moments; ++i) {
-    const bool second = i == 1;
-    if (!AllUsable(state.MomentBytes(in, i), !second)) {
-      return Invalid(absl::StrCat("moment ", i, " holds a value that is not finite",
-                                  second ? " or negative" : ""));
-    }
-  }
   return state;
+}
+
+absl::Status InnerState::CheckMoment(size_t index, absl::Span<const uint8_t> values) {
+  const bool second = index == 1;
+  if (AllUsable(values, !second)) return absl::OkStatus();
+  return Invalid(absl::StrCat("moment ", index, " holds a value that is not finite",
+                              second ? " or negative" : ""));
 }
 
 }  // namespace gdf::worker

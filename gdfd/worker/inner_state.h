@@ -2,6 +2,8 @@
 #ifndef GDF_GDFD_WORKER_INNER_STATE_H_
 #define GDF_GDFD_WORKER_INNER_STATE_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,23 +25,36 @@ struct InnerState {
   uint64_t num_params = 0;
 
   // Bytes of header and moments, [num_params] float32 each.
-  static uint64_t ByteSize(uint64_t num_moments, uint64_t num_params) {
-    return kHeaderBytes + num_moments * num_params * sizeof(float);
-  }
+  uint64_t num_bytes() const { return kHeaderBytes + num_moments * num_params * sizeof(float); }
 
-  // Writes the header. kInvalidArgument when `out` is not ByteSize long.
-  absl::Status WriteHeader(absl::Span<uint8_t> out) const;
+  std::array<uint8_t, kHeaderBytes> Header() const;
 
-  // Reads a state, which is not trusted, that must have the optimiser and sizes of `expected`.
-  // kInvalidArgument says what differs, or which moment holds NaN or infinity (or, AdamW's second,
-  // a negative value).
-  static absl::StatusOr<InnerState> Read(absl::Span<const uint8_t> in, const InnerState& expected);
+  // Reads the header of a state, which is not trusted, that must have the optimiser and sizes of
+  // `expected`. kInvalidArgument says what differs.
+  static absl::StatusOr<InnerState> ReadHeader(absl::Span<const uint8_t> in,
+                                               const InnerState& expected);
 
-  // Where moment `index` lies in a state.
-  template <typename Byte>
-  absl::Span<Byte> MomentBytes(absl::Span<Byte> state, size_t index) const {
-    const size_t bytes = num_params * sizeof(float);
-    return state.subspan(kHeaderBytes + index * bytes, bytes);
+  // Checks values of moment `index`, which are not trusted. kInvalidArgument when one is NaN or
+  // infinite or, in AdamW's second moment, negative.
+  static absl::Status CheckMoment(size_t index, absl::Span<const uint8_t> values);
+
+  // A state is moved in pieces. `piece` is what lies at `offset` of it: calls
+  // visit(moment, first, part) for each part of the moments in it, `first` being the moment's
+  // element at which the part begins. What is of the header is passed over.
+  // The offset and length of a piece are multiples of four.
+  template <typename Byte, typename Visit>
+  absl::Status VisitMoments(uint64_t offset, absl::Span<Byte> piece, Visit visit) const {
+    const uint64_t moment_bytes = num_params * sizeof(float);
+    for (size_t moment = 0; moment < num_moments; ++moment) {
+      const uint64_t begin = kHeaderBytes + moment * moment_bytes;
+      const uint64_t from = std::max(begin, offset);
+      const uint64_t to = std::min(begin + moment_bytes, offset + piece.size());
+      if (from >= to) continue;
+      const absl::Status visited =
+          visit(moment, (from - begin) / sizeof(float), piece.subspan(from - offset, to - from));
+      if (!visited.ok()) return visited;
+    }
+    return absl::OkStatus();
   }
 };
 

@@ -92,13 +92,16 @@ LanguageModel::LanguageModel(const ModelOptions& options, tensor::Layout layout)
 
 LanguageModel::~LanguageModel() = default;
 
-absl::Status LanguageModel::CopyParameters(absl::Span<float> values) const {
-  if (values.size() != num_params()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the buffer holds ", values.size(), " values, the model has ", num_params()));
+absl::Status LanguageModel::CopyParameters(uint64_t first, absl::Span<float> values) const {
+  if (first > num_params() || values.size() > num_params() - first) {
+    return absl::InvalidArgumentError(absl::StrCat("asked for ", values.size(),
+                                                   " parameters from ", first, " on, the model has ",
+                                                   num_params()));
   }
-  return GuardTorch("reading parameters",
-                    [&] { HostView(values).copy_(decoder_->parameters()); });
+  return GuardTorch("reading parameters", [&] {
+    HostView(values).copy_(decoder_->parameters().narrow(
+        0, static_cast<int64_t>(first), static_cast<int64_t>(values.size())));
+  });
 }
 
 absl::Status LanguageModel::SetParameters(absl::Span<const float> values) {

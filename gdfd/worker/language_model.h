@@ -60,9 +60,9 @@ class LanguageModel {
   uint64_t num_params() const { return layout_.num_params(); }
   const ModelOptions& options() const { return options_; }
 
-  // Copies the parameters to / from `values`, [num_params] float32 in host memory.
-  // kInvalidArgument when the length is another.
-  absl::Status CopyParameters(absl::Span<float> values) const;
+  // Copies parameters `first` and on to `values`, and all of them from `values`: float32 in host
+  // memory. kInvalidArgument when there are not so many, or the length is another.
+  absl::Status CopyParameters(uint64_t first, absl::Span<float> values) const;
   absl::Status SetParameters(absl::Span<const float> values);
 
   // [vocab] logits of the position after the last of `ids`. kInvalidArgument when `ids` is empty,

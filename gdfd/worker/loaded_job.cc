@@ -71,6 +71,15 @@ std::vector<std::string> InputFiles::ModelFiles(std::string_view suffix) const {
   return names;
 }
 
+void InputFiles::RemoveBulk() {
+  const auto bulk = [](const std::string& name) {
+    return absl::StartsWith(name, "data/") || absl::StartsWith(name, "valid/") ||
+           absl::EndsWith(name, ".safetensors");
+  };
+  std::erase_if(order_, bulk);
+  std::erase_if(files_, [&](const auto& file) { return bulk(file.first); });
+}
+
 absl::StatusOr<LoadedJob> LoadedJob::Load(std::string_view job_yaml, InputFiles inputs) {
   LoadedJob job;
   GDF_ASSIGN_OR_RETURN(job.spec_, config::ParseJobSpec(job_yaml, "job.yaml"));
@@ -168,6 +177,8 @@ absl::Status LoadedJob::InitialParameters(absl::Span<float> out) const {
   }
   return ReadParameters(shape_, views, out);
 }
+
+void LoadedJob::ReleaseInputs() { inputs_.RemoveBulk(); }
 
 // A fine-tuned model keeps its own config.json, special ids and all, with the new type of weights.
 std::string LoadedJob::ConfigJson(config::WeightDtype dtype) const {

@@ -34,6 +34,8 @@ class InputFiles {
   std::vector<data::SourceFile> Sources(std::string_view folder) const;
   // The names below "model/" that end in `suffix`.
   std::vector<std::string> ModelFiles(std::string_view suffix) const;
+  // Unmaps the texts and the weights, which are no longer found then.
+  void RemoveBulk();
 
  private:
   std::vector<std::string> order_;
@@ -57,6 +59,10 @@ class LoadedJob {
   // θ_0: model.from's, or drawn from the job's seed. `out`: [num_params] of ParameterLayout(shape).
   // kInvalidArgument: the model's files lack a parameter or disagree with its config.json.
   absl::Status InitialParameters(absl::Span<float> out) const;
+
+  // Unmaps the files that were read for good: texts and, with them, the model's weights, after which
+  // there are no InitialParameters any more.
+  void ReleaseInputs();
 
   // config.json, the tokenizer and what else `transformers` reads beside the weights.
   absl::StatusOr<train::ExportPlan> Export(config::WeightDtype dtype) const;

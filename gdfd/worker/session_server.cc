@@ -1,13 +1,11 @@
 #include "gdfd/worker/session_server.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/tensor/finite.h"
 #include "core/train/messages.h"
 #include "gdfd/worker/params/parameters.h"
 #include "gdfd/worker/text_stream.h"
@@ -63,7 +61,7 @@ absl::Status SessionServer::Serve() {
 SessionServer::Handler SessionServer::FindHandler(std::string_view op) {
   static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
       {"input", &SessionServer::Input},       {"load", &SessionServer::Load},
-      {"segments", &SessionServer::Segments}, {"read", &SessionServer::Read},
+      {"segment", &SessionServer::Segment},   {"read", &SessionServer::Read},
       {"apply", &SessionServer::Apply},       {"run", &SessionServer::Run},
       {"emit", &SessionServer::Emit},         {"settle", &SessionServer::Settle},
       {"evaluate", &SessionServer::Evaluate}, {"save", &SessionServer::Save},
@@ -86,6 +84,10 @@ SessionServer::Reply SessionServer::Answer(Message& request) {
   if (op != "input" && op != "load" && !job_) {
     return absl::FailedPreconditionError(absl::StrCat(op, ": no job is loaded"));
   }
+  if (op != "input" && op != "load" && op != "segment" && !window_) {
+    return absl::FailedPreconditionError(absl::StrCat(op, ": there is no segment to share"));
+  }
+  if (op != "restore" && restored_ > 0) GDF_RETURN_IF_ERROR(ForgetInnerState());
   return (this->*handler)(request);
 }
 
@@ -174,39 +176,42 @@ absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
                        tensor::FlatBuffer::Zeros(trainer->model().num_params()));
   GDF_RETURN_IF_ERROR(job_->InitialParameters(theta.span()));
   GDF_RETURN_IF_ERROR(trainer->model().SetParameters(theta.span()));
+  job_->ReleaseInputs();
   trainer_ = std::move(trainer);
   return absl::OkStatus();
 }
 
-SessionServer::Reply SessionServer::Segments(Message& request) {
-  GDF_RETURN_IF_ERROR(CheckFds(request, 2));
-  const uint64_t theta_bytes = model().num_params() * sizeof(float);
+SessionServer::Reply SessionServer::Segment(Message& request) {
+  GDF_RETURN_IF_ERROR(CheckFds(request, 1));
   FieldReader fields(request.body);
-  const int64_t down = fields.Int("down_bytes", static_cast<int64_t>(theta_bytes),
-                                  static_cast<int64_t>(theta_bytes));
-  const int64_t up = fields.Int("up_bytes", static_cast<int64_t>(theta_bytes));
+  const int64_t bytes =
+      fields.Int("bytes", static_cast<int64_t>(model().num_params() * sizeof(float)));
   GDF_RETURN_IF_ERROR(fields.status());
-  GDF_ASSIGN_OR_RETURN(SharedSegment down_segment,
-                       SharedSegment::Open(std::move(request.fds[0]), down, /*writable=*/false));
-  GDF_ASSIGN_OR_RETURN(SharedSegment up_segment,
-                       SharedSegment::Open(std::move(request.fds[1]), up, /*writable=*/true));
-  down_.emplace(std::move(down_segment));
-  up_.emplace(std::move(up_segment));
+  GDF_ASSIGN_OR_RETURN(SharedSegment window,
+                       SharedSegment::Open(std::move(request.fds[0]), static_cast<uint64_t>(bytes),
+                                           /*writable=*/true));
+  window_.emplace(std::move(window));
   return MakeReply();
 }
 
 SessionServer::Reply SessionServer::Read(Message&) {
-  if (!up_) return absl::FailedPreconditionError("read: there is no segment to write to");
-  GDF_RETURN_IF_ERROR(model().CopyParameters(up_->floats().subspan(0, model().num_params())));
+  GDF_RETURN_IF_ERROR(
+      model().CopyParameters(0, window_->floats().subspan(0, model().num_params())));
   return MakeReply();
 }
 
 SessionServer::Reply SessionServer::Apply(Message& request) {
-  if (!down_) return absl::FailedPreconditionError("apply: there is no segment to read from");
+  GDF_RETURN_IF_ERROR(CheckFds(request, 1));
   FieldReader fields(request.body);
   const RoundId round{fields.Word("round")};
   GDF_RETURN_IF_ERROR(fields.status());
-  GDF_RETURN_IF_ERROR(model().SetParameters(down_->floats()));
+  GDF_ASSIGN_OR_RETURN(SharedSegment theta,
+                       SharedSegment::Open(std::move(request.fds[0]),
+                                           model().num_params() * sizeof(float),
+                                           /*writable=*/false));
+  GDF_RETURN_IF_ERROR(model().SetParameters(theta.floats()));
+  if (trainer_ == nullptr) return MakeReply();  // no delta will be taken
+  theta_.emplace(std::move(theta));
   applied_ = round;
   return MakeReply();
 }
@@ -248,49 +253,48 @@ SessionServer::Reply SessionServer::Run(Message& request) {
 // The residual outlives a change of codec or options.
 absl::Status SessionServer::UseCodec(const train::EmitRequest& request) {
   const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
-  if (feedback_ && request.codec == codec_spec_ && options.beta == feedback_options_.beta &&
-      options.max_norm == feedback_options_.max_norm) {
-    return absl::OkStatus();
-  }
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec,
                        compress::Codec::Create(request.codec));
-  GDF_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
-                       compress::ErrorFeedback::Create(model().num_params(), codec.get(), options));
-  if (feedback_) GDF_RETURN_IF_ERROR(feedback.Restore(feedback_->residual()));
-  feedback_ = std::move(feedback);
+  if (feedback_) {
+    GDF_RETURN_IF_ERROR(feedback_->Use(codec.get(), options));
+  } else {
+    GDF_ASSIGN_OR_RETURN(
+        feedback_, compress::ErrorFeedback::Create(model().num_params(), codec.get(), options));
+  }
   codec_ = std::move(codec);
-  codec_spec_ = request.codec;
-  feedback_options_ = options;
   return absl::OkStatus();
 }
 
 SessionServer::Reply SessionServer::Emit(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("emit"));
   GDF_ASSIGN_OR_RETURN(const train::EmitRequest emit, train::EmitRequestFromJson(request.body));
-  if (applied_ != emit.round) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("emit: the parameters of round ", emit.round.value, " were not applied"));
-  }
   if (emitted_) {
     return absl::FailedPreconditionError(
         absl::StrCat("emit: the delta of round ", emitted_->value, " is not settled"));
   }
+  if (applied_ != emit.round) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("emit: the parameters of round ", emit.round.value, " were not applied"));
+  }
   GDF_RETURN_IF_ERROR(UseCodec(emit));
   const double started = options_.now_seconds();
-  const uint64_t num_params = model().num_params();
-  const uint64_t bytes = codec_->PackedSize(num_params);
-  if (!up_ || bytes > up_->bytes().size()) {
+  const uint64_t bytes = codec_->PackedSize(model().num_params());
+  if (bytes > window_->bytes().size()) {
     return absl::FailedPreconditionError(
         absl::StrCat("emit: the segment is too small for ", bytes, " bytes"));
   }
-  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer delta, tensor::FlatBuffer::Zeros(num_params));
-  GDF_RETURN_IF_ERROR(model().CopyParameters(delta.span()));
-  const absl::Span<const float> theta = down_->floats();
-  for (uint64_t i = 0; i < num_params; ++i) delta.data()[i] = theta[i] - delta.data()[i];
-  const absl::Status staged = feedback_->Stage(delta.span(), up_->bytes().subspan(0, bytes));
+  const auto delta = [this](uint64_t first, absl::Span<float> out) -> absl::Status {
+    GDF_RETURN_IF_ERROR(model().CopyParameters(first, out));
+    const float* theta = theta_->floats().data() + first;
+    for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
+    return absl::OkStatus();
+  };
+  const absl::Status staged = feedback_->Stage(delta, window_->bytes().subspan(0, bytes));
   if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
   GDF_RETURN_IF_ERROR(staged);
   emitted_ = emit.round;
+  applied_.reset();
+  theta_.reset();
   train::EmitResult result;
   result.norm = feedback_->last_norm();
   result.compute = absl::Seconds(options_.now_seconds() - started);
@@ -321,51 +325,83 @@ SessionServer::Reply SessionServer::Evaluate(Message& request) {
 }
 
 // The trainer's inner state, then the residual (docs/formats/inner-state.md).
-SessionServer::Reply SessionServer::Save(Message&) {
+uint64_t SessionServer::state_bytes() const {
+  return trainer_->state_bytes() + trainer_->model().num_params() * sizeof(float);
+}
+
+SessionServer::Reply SessionServer::Save(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("save"));
+  FieldReader fields(request.body);
+  const auto offset = static_cast<uint64_t>(fields.Int("offset", 0, static_cast<int64_t>(state_bytes())));
+  const auto at_most = static_cast<uint64_t>(
+      fields.Int("at_most", 0, static_cast<int64_t>(window_->bytes().size())));
+  if (offset % sizeof(float) != 0 || at_most % sizeof(float) != 0) {
+    fields.Fail("offset", "and at_most must be multiples of four");
+  }
+  GDF_RETURN_IF_ERROR(fields.status());
+  const absl::Span<uint8_t> out =
+      window_->bytes().subspan(0, std::min(at_most, state_bytes() - offset));
+  GDF_RETURN_IF_ERROR(trainer_->SaveState(offset, out));
   const uint64_t inner_bytes = trainer_->state_bytes();
-  const uint64_t bytes = inner_bytes + model().num_params() * sizeof(float);
-  absl::StatusOr<train::UniqueFd> blob =
-      train::MakeBlob(bytes, [&](absl::Span<uint8_t> out) -> absl::Status {
-        GDF_RETURN_IF_ERROR(trainer_->SaveState(out.subspan(0, inner_bytes)));
-        if (!feedback_) return absl::OkStatus();  // the blob began as zeros
-        const absl::Span<const uint8_t> residual = tensor::AsBytes(feedback_->residual());
-        std::memcpy(out.data() + inner_bytes, residual.data(), residual.size());
-        return absl::OkStatus();
-      });
-  GDF_RETURN_IF_ERROR(blob.status());
-  Message reply = MakeReply({{"bytes", bytes}});
-  reply.fds.push_back(*std::move(blob));
-  return reply;
+  const uint64_t from = std::max(offset, inner_bytes);
+  const absl::Span<uint8_t> rest = out.subspan(std::min<uint64_t>(from - offset, out.size()));
+  if (feedback_) {
+    const absl::Span<const uint8_t> residual = tensor::AsBytes(feedback_->residual());
+    std::copy_n(residual.data() + (from - inner_bytes), rest.size(), rest.data());
+  } else {
+    std::fill(rest.begin(), rest.end(), uint8_t{0});
+  }
+  return MakeReply({{"bytes", state_bytes()}});
 }
 
 SessionServer::Reply SessionServer::Restore(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("restore"));
-  GDF_RETURN_IF_ERROR(CheckFds(request, 1));
   FieldReader fields(request.body);
-  const int64_t bytes = fields.Int("bytes");
-  GDF_RETURN_IF_ERROR(fields.status());
-  GDF_ASSIGN_OR_RETURN(const Buffer state,
-                       train::MapFile(std::move(request.fds[0]), static_cast<uint64_t>(bytes)));
-  const uint64_t inner_bytes = trainer_->state_bytes();
-  const uint64_t num_params = model().num_params();
-  if (state.size() != inner_bytes + num_params * sizeof(float)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a saved state of ", state.size(), " bytes, expected ",
-                     inner_bytes + num_params * sizeof(float), ": it is another job's"));
+  const auto bytes = static_cast<uint64_t>(fields.Int("bytes"));
+  const auto offset = static_cast<uint64_t>(fields.Int("offset"));
+  const auto piece = static_cast<uint64_t>(
+      fields.Int("piece", 1, static_cast<int64_t>(window_->bytes().size())));
+  absl::Status restored = fields.status();
+  if (restored.ok() && bytes != state_bytes()) {
+    restored = absl::InvalidArgumentError(absl::StrCat(
+        "a saved state of ", bytes, " bytes, expected ", state_bytes(), ": it is another job's"));
   }
-  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer residual, tensor::FlatBuffer::Zeros(num_params));
-  std::memcpy(residual.data(), state.span().data() + inner_bytes, num_params * sizeof(float));
-  train::EmitRequest codec;
-  GDF_ASSIGN_OR_RETURN(codec.codec,
-                       compress::CodecSpec::Parse(config::FormatCodec(job_->spec().rounds.codec)));
-  if (!feedback_) GDF_RETURN_IF_ERROR(UseCodec(codec));
-  const tensor::FlatBuffer& checked = residual;
-  GDF_RETURN_IF_ERROR(tensor::CheckFinite("saved residual", checked.span()));
-  GDF_RETURN_IF_ERROR(trainer_->RestoreState(state.span().subspan(0, inner_bytes)));
-  GDF_RETURN_IF_ERROR(feedback_->Restore(checked.span()));
-  emitted_.reset();
+  if (restored.ok() && (offset != restored_ || piece > bytes - offset || piece % sizeof(float) != 0)) {
+    restored = absl::InvalidArgumentError(
+        absl::StrCat("a piece of ", piece, " bytes at ", offset, " after ", restored_, " of ", bytes));
+  }
+  if (restored.ok()) restored = RestorePiece(offset, window_->bytes().subspan(0, piece));
+  if (!restored.ok()) {
+    GDF_RETURN_IF_ERROR(ForgetInnerState());
+    return restored;
+  }
+  restored_ = offset + piece == bytes ? 0 : offset + piece;
   return MakeReply();
+}
+
+absl::Status SessionServer::RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece) {
+  if (!feedback_) {
+    train::EmitRequest codec;
+    GDF_ASSIGN_OR_RETURN(
+        codec.codec, compress::CodecSpec::Parse(config::FormatCodec(job_->spec().rounds.codec)));
+    GDF_RETURN_IF_ERROR(UseCodec(codec));
+  }
+  emitted_.reset();
+  GDF_RETURN_IF_ERROR(trainer_->RestoreState(offset, piece));
+  const uint64_t inner_bytes = trainer_->state_bytes();
+  const uint64_t from = std::max(offset, inner_bytes);
+  const absl::Span<const uint8_t> rest =
+      piece.subspan(std::min<uint64_t>(from - offset, piece.size()));
+  // The window begins at a page, and pieces at multiples of four.
+  return feedback_->Restore((from - inner_bytes) / sizeof(float),
+                            {reinterpret_cast<const float*>(rest.data()), rest.size() / sizeof(float)});
+}
+
+absl::Status SessionServer::ForgetInnerState() {
+  restored_ = 0;
+  emitted_.reset();
+  feedback_.reset();
+  return trainer_->ResetState();
 }
 
 // A text needs a first token: the tokenizer's own, or the beginning of a line.

@@ -48,7 +48,7 @@ class SessionServer {
 
   Reply Input(train::Message& request);
   Reply Load(train::Message& request);
-  Reply Segments(train::Message& request);
+  Reply Segment(train::Message& request);
   Reply Read(train::Message& request);
   Reply Apply(train::Message& request);
   Reply Run(train::Message& request);
@@ -62,6 +62,9 @@ class SessionServer {
 
   absl::Status CreateModel(const train::LoadRequest& request);
   absl::Status UseCodec(const train::EmitRequest& request);
+  absl::Status RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece);
+  absl::Status ForgetInnerState();
+  uint64_t state_bytes() const;  // of a saved state
   absl::Status RequireTrainer(std::string_view what) const;
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(const std::string& prompt) const;
   LanguageModel& model() { return trainer_ ? trainer_->model() : *sampled_; }
@@ -74,12 +77,11 @@ class SessionServer {
   std::optional<LoadedJob> job_;
   std::unique_ptr<Trainer> trainer_;          // of a job with data
   std::unique_ptr<LanguageModel> sampled_;    // of one without
-  std::optional<train::SharedSegment> down_;  // θ_t, after Apply
-  std::optional<train::SharedSegment> up_;
-  std::optional<RoundId> applied_;  // the round whose θ is in down_
+  std::optional<train::SharedSegment> window_;
+  std::optional<train::SharedSegment> theta_;  // θ_t, from Apply to Emit
+  std::optional<RoundId> applied_;             // the round of theta_
+  uint64_t restored_ = 0;  // bytes of a state that is being restored, 0 when none is
 
-  compress::CodecSpec codec_spec_;
-  compress::ErrorFeedbackOptions feedback_options_;
   std::unique_ptr<compress::Codec> codec_;
   std::optional<compress::ErrorFeedback> feedback_;
   std::optional<RoundId> emitted_;  // and not settled

@@ -200,40 +200,64 @@ absl::StatusOr<EvalResult> Trainer::Evaluate(int64_t max_batches) {
   return result;
 }
 
-uint64_t Trainer::state_bytes() const {
-  return InnerState::ByteSize(optimizer_->moments().size(), model_->num_params());
+InnerState Trainer::State() const {
+  return {.optimizer = options_.train.optimizer.kind,
+          .step = step_,
+          .cursor = sampler_.cursor(),
+          .num_moments = optimizer_->moments().size(),
+          .num_params = model_->num_params()};
 }
 
-absl::Status Trainer::SaveState(absl::Span<uint8_t> out) const {
-  const InnerState state{.optimizer = options_.train.optimizer.kind,
-                         .step = step_,
-                         .cursor = sampler_.cursor(),
-                         .num_moments = optimizer_->moments().size(),
-                         .num_params = model_->num_params()};
-  GDF_RETURN_IF_ERROR(state.WriteHeader(out));
-  return GuardTorch("saving the inner state", [&] {
-    for (size_t i = 0; i < state.num_moments; ++i) {
-      const absl::Span<uint8_t> bytes = state.MomentBytes(out, i);
-      at::from_blob(bytes.data(), {static_cast<int64_t>(state.num_params)}, at::kFloat)
-          .copy_(optimizer_->moments()[i]);
-    }
-  });
+uint64_t Trainer::state_bytes() const { return State().num_bytes(); }
+
+absl::Status Trainer::SaveState(uint64_t offset, absl::Span<uint8_t> out) const {
+  const InnerState state = State();
+  const auto header = state.Header();
+  for (uint64_t at = offset; at < header.size() && at - offset < out.size(); ++at) {
+    out[at - offset] = header[at];
+  }
+  return state.VisitMoments(
+      offset, out, [this](size_t moment, uint64_t first, absl::Span<uint8_t> part) {
+        return GuardTorch("saving the inner state", [&] {
+          const auto count = static_cast<int64_t>(part.size() / sizeof(float));
+          at::from_blob(part.data(), {count}, at::kFloat)
+              .copy_(optimizer_->moments()[moment].narrow(0, static_cast<int64_t>(first), count));
+        });
+      });
 }
 
-absl::Status Trainer::RestoreState(absl::Span<const uint8_t> in) {
-  const InnerState expected{.optimizer = options_.train.optimizer.kind,
-                            .num_moments = optimizer_->moments().size(),
-                            .num_params = model_->num_params()};
-  GDF_ASSIGN_OR_RETURN(const InnerState state, InnerState::Read(in, expected));
-  GDF_RETURN_IF_ERROR(SetStream(options_.member_index, options_.num_members, state.cursor));
-  step_ = state.step;
-  return GuardTorch("restoring the inner state", [&] {
-    for (size_t i = 0; i < state.num_moments; ++i) {
-      const absl::Span<const uint8_t> bytes = state.MomentBytes(in, i);
-      at::Tensor moment = optimizer_->moments()[i];
-      moment.copy_(at::from_blob(const_cast<uint8_t*>(bytes.data()),
-                                 {static_cast<int64_t>(state.num_params)}, at::kFloat));
-    }
+absl::Status Trainer::RestoreState(uint64_t offset, absl::Span<const uint8_t> in) {
+  absl::Status restored = RestorePiece(offset, in);
+  if (!restored.ok()) ResetState().IgnoreError();  // the first error says more
+  return restored;
+}
+
+absl::Status Trainer::RestorePiece(uint64_t offset, absl::Span<const uint8_t> in) {
+  InnerState state = State();
+  if (offset == 0) {
+    GDF_ASSIGN_OR_RETURN(state, InnerState::ReadHeader(in, state));
+    GDF_RETURN_IF_ERROR(
+        SetStream(options_.member_index, options_.num_members, state.cursor));
+    step_ = state.step;
+  }
+  return state.VisitMoments(
+      offset, in,
+      [this](size_t moment, uint64_t first, absl::Span<const uint8_t> part) -> absl::Status {
+        GDF_RETURN_IF_ERROR(InnerState::CheckMoment(moment, part));
+        return GuardTorch("restoring the inner state", [&] {
+          const auto count = static_cast<int64_t>(part.size() / sizeof(float));
+          optimizer_->moments()[moment]
+              .narrow(0, static_cast<int64_t>(first), count)
+              .copy_(at::from_blob(const_cast<uint8_t*>(part.data()), {count}, at::kFloat));
+        });
+      });
+}
+
+absl::Status Trainer::ResetState() {
+  GDF_RETURN_IF_ERROR(SetStream(options_.member_index, options_.num_members, {}));
+  step_ = 0;
+  return GuardTorch("resetting the inner state", [&] {
+    for (at::Tensor moment : optimizer_->moments()) moment.zero_();
   });
 }
 

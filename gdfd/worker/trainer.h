@@ -22,6 +22,7 @@
 namespace gdf::worker {
 
 class InnerOptimizer;
+struct InnerState;
 
 struct TrainerOptions {
   ModelOptions model;
@@ -92,12 +93,15 @@ class Trainer {
   absl::Status SetStream(int64_t member_index, int64_t num_members, data::Cursor cursor);
 
   // The inner state: step, data cursor and the optimiser's moments (docs/formats/inner-state.md);
-  // the parameters are not in it. `out` and `in` are state_bytes() long. A restored trainer with
-  // the same parameters goes on bit for bit. RestoreState trusts nothing in `in`:
-  // kInvalidArgument when it is not a state of this model and optimiser.
+  // the parameters are not in it. A restored trainer with the same parameters goes on bit for bit.
+  // It is moved in pieces in order, each a multiple of four bytes at `offset` of state_bytes(); the
+  // first holds the whole header. RestoreState trusts nothing in `in`: kInvalidArgument when it is
+  // not a state of this model and optimiser, and after any error the inner state is as created.
   uint64_t state_bytes() const;
-  absl::Status SaveState(absl::Span<uint8_t> out) const;
-  absl::Status RestoreState(absl::Span<const uint8_t> in);
+  absl::Status SaveState(uint64_t offset, absl::Span<uint8_t> out) const;
+  absl::Status RestoreState(uint64_t offset, absl::Span<const uint8_t> in);
+  // Step, data cursor and moments as created.
+  absl::Status ResetState();
 
  private:
   Trainer(const TrainerOptions& options, std::unique_ptr<LanguageModel> model,
@@ -109,6 +113,8 @@ class Trainer {
   }
   absl::StatusOr<StepMetrics> RunStep();
   double ComputeGradients();
+  InnerState State() const;
+  absl::Status RestorePiece(uint64_t offset, absl::Span<const uint8_t> in);
 
   TrainerOptions options_;
   std::unique_ptr<LanguageModel> model_;

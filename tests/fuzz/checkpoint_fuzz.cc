@@ -1,6 +1,6 @@
 // links: gdf_checkpoint
 // A job's folder with whatever the disk has made of it. The input is a list of files: a byte that
-// chooses the name, one that says whether the harness adds a record's header with a checksum that
+// chooses the name, one that says whether the harness makes a record of it with a checksum that
 // holds, a length of two bytes, the content. Loading never fails, and what it gives holds together.
 #include <algorithm>
 #include <cstddef>
@@ -34,10 +34,9 @@ constexpr const char* kNames[] = {"state-0000000000000000",
 constexpr size_t kNumNames = std::size(kNames);
 
 std::string AsRecord(std::string_view payload) {
-  std::string record = "GDFREC1\n";
-  for (int i = 0; i < 8; ++i) record.push_back(static_cast<char>(payload.size() >> (8 * i)));
-  record.append(gdf::AsString(gdf::HashBytes(payload).span()));
-  return record.append(payload);
+  std::string record = "GDFREC2\n";
+  record.append(payload);
+  return record.append(gdf::AsString(gdf::HashBytes(payload).span()));
 }
 
 void WriteFiles(std::string_view bytes, gdf::FileSystem& files) {
@@ -57,7 +56,7 @@ void WriteFiles(std::string_view bytes, gdf::FileSystem& files) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   gdf::MemoryFileSystem files;
   WriteFiles({reinterpret_cast<const char*>(data), size}, files);
-  CheckpointStore store(files, {.folder = "/job", .num_params = 2, .max_worker_bytes = 1 << 20});
+  CheckpointStore store(files, {.folder = "/job", .num_params = 2});
   const absl::StatusOr<Loaded> loaded = store.Load();
   GDF_CHECK(loaded.ok());
   if (loaded->committed == nullptr) {

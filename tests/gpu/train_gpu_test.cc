@@ -101,10 +101,10 @@ TEST_CASE("the inner state moves from the device to the CPU") {
   const auto gpu = Start(Gpt2(), true, false);
   Losses(*gpu, 7);
   std::vector<uint8_t> state(gpu->state_bytes());
-  RequireOk(gpu->SaveState(absl::MakeSpan(state)));
+  RequireOk(gpu->SaveState(0, absl::MakeSpan(state)));
   const auto cpu = Start(Gpt2(), false, false);
   RequireOk(cpu->model().SetParameters(ParametersOf(gpu->model())));
-  RequireOk(cpu->RestoreState(state));
+  RequireOk(cpu->RestoreState(0, state));
   CHECK(cpu->step() == 7);
   CHECK(Losses(*cpu, 5).back() == Approx(Losses(*gpu, 5).back()).epsilon(1e-3));
 }

@@ -104,7 +104,7 @@ void SimWorker::Step(int64_t position) {
 
 Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
-  if (!applied_) co_return absl::FailedPreconditionError("Run before Apply");
+  if (!reference_) co_return absl::FailedPreconditionError("Run before Apply");
   if (request.from_step) step_ = *request.from_step;
   if (request.stream) stream_ = *request.stream;
   train::RunResult result;
@@ -132,19 +132,20 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("emit"));
-  if (applied_ != request.round || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
+  if (applied_ != request.round || !reference_ || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
   if (!feedback_) {
     GDF_CO_ASSIGN_OR_RETURN(codec_, compress::Codec::Create(request.codec));
     GDF_CO_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
                             compress::ErrorFeedback::Create(options_.num_params, codec_.get(),
                                                             {static_cast<float>(request.beta), request.max_norm}));
     feedback_ = std::move(feedback);
-    GDF_CO_RETURN_IF_ERROR(feedback_->Restore(residual_));
+    GDF_CO_RETURN_IF_ERROR(feedback_->Restore(0, residual_));
   }
   std::vector<float> delta(theta_.size());
-  for (size_t i = 0; i < delta.size(); ++i) delta[i] = reference_[i] - theta_[i];
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*reference_)[i] - theta_[i];
   std::vector<uint8_t> packed(codec_->PackedSize(delta.size()));
   GDF_CO_RETURN_IF_ERROR(feedback_->Stage(delta, absl::MakeSpan(packed)));
+  reference_.reset();
   unsettled_ = request.round;
   train::EmitResult result;
   result.packed = Buffer(std::move(packed));
@@ -168,7 +169,7 @@ Task<absl::StatusOr<train::EvalResult>> SimWorker::Evaluate(int64_t) {
   co_return train::EvalResult{Loss(options_, theta_), 1000};
 }
 
-Task<absl::StatusOr<Buffer>> SimWorker::Save() {
+Task<absl::Status> SimWorker::Save(train::StateSink sink) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("save"));
@@ -177,20 +178,23 @@ Task<absl::StatusOr<Buffer>> SimWorker::Save() {
   out.U64(static_cast<uint64_t>(step_));
   out.Bytes(AsString(tensor::AsBytes(velocity_)));
   out.Bytes(AsString(tensor::AsBytes(residual)));
-  co_return Buffer(out.Take());
+  Buffer state(out.Take());
+  co_return co_await sink(std::move(state));
 }
 
-Task<absl::Status> SimWorker::Restore(Buffer state) {
+Task<absl::Status> SimWorker::Restore(uint64_t state_bytes, train::StateSource source) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   GDF_CO_RETURN_IF_ERROR(Ready("restore"));
   const size_t bytes = options_.num_params * sizeof(float);
-  if (state.size() != 8 + 2 * bytes) co_return absl::InvalidArgumentError("not a state of this job");
+  if (state_bytes != 8 + 2 * bytes) co_return absl::InvalidArgumentError("not a state of this job");
+  absl::StatusOr<Buffer> state = co_await source(0, state_bytes);
+  GDF_CO_RETURN_IF_ERROR(state.status());
   uint64_t step = 0;
-  std::memcpy(&step, state.span().data(), 8);
+  std::memcpy(&step, state->span().data(), 8);
   step_ = static_cast<int64_t>(step);
   if (bytes > 0) {
-    std::memcpy(velocity_.data(), state.span().data() + 8, bytes);
-    std::memcpy(residual_.data(), state.span().data() + 8 + bytes, bytes);
+    std::memcpy(velocity_.data(), state->span().data() + 8, bytes);
+    std::memcpy(residual_.data(), state->span().data() + 8 + bytes, bytes);
   }
   co_return absl::OkStatus();
 }

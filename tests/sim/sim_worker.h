@@ -51,8 +51,8 @@ class SimWorker : public train::WorkerSession {
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
   Task<absl::Status> Settle(RoundId round, bool applied) override;
   Task<absl::StatusOr<train::EvalResult>> Evaluate(int64_t max_batches) override;
-  Task<absl::StatusOr<Buffer>> Save() override;
-  Task<absl::Status> Restore(Buffer state) override;
+  Task<absl::Status> Save(train::StateSink sink) override;
+  Task<absl::Status> Restore(uint64_t bytes, train::StateSource source) override;
   Task<absl::StatusOr<train::GenerateResult>> Generate(train::GenerateRequest request) override;
   Task<absl::StatusOr<train::ExportPlan>> Export(config::WeightDtype dtype) override;
   Task<train::ExitInfo> WaitForExit() override;
@@ -69,7 +69,7 @@ class SimWorker : public train::WorkerSession {
   rounds::AsyncLock lock_;  // calls are served one after the other
   SeededRng timing_;
   std::vector<float> theta_;
-  std::vector<float> reference_;  // θ_t
+  std::optional<std::vector<float>> reference_;  // θ_t, from Apply to Emit
   std::optional<RoundId> applied_;
   int64_t step_ = 0;
   train::DataStream stream_;

@@ -70,9 +70,12 @@ class Cluster:
         return done.stdout if raw or not done.stdout else json.loads(done.stdout)
 
     def train(self, job_yaml):
-        """Submits a job, waits for its end and gives what `job show` says, with its rounds and the nodes' peaks of memory."""
+        """Submits a job, waits for its end and gives what `job show` says, with its rounds, the nodes' peaks of memory and what `plan` said of them."""
         path = self.folder / "job.yaml"
         path.write_text(job_yaml)
+        planned = {"gdfd": 0, "gdf-worker": 0}
+        for item in self.gdfctl(1, "plan", str(path))["host_memory"]:
+            planned["gdfd" if item["name"].startswith("gdfd's") else "gdf-worker"] += item["bytes"] / 2**20
         job = self.gdfctl(1, "submit", str(path))["job"]
         waiting = subprocess.Popen([self.programs / "gdfctl", "--socket", self.folder / "node1" / "socket", "--quiet", "job", "wait", job],
                                    stdout=subprocess.DEVNULL)
@@ -85,7 +88,7 @@ class Cluster:
                 self._note_peaks(peaks)
         if code != 0:
             raise RuntimeError(self.gdfctl(1, "job", "logs", job, raw=True))
-        return {**self.gdfctl(1, "job", "show", job), "peak_mib": peaks}
+        return {**self.gdfctl(1, "job", "show", job), "peak_mib": peaks, "planned_mib": {name: round(mib) for name, mib in planned.items()}}
 
     def _note_peaks(self, peaks):
         """Resident memory at its highest so far, in MiB, over all nodes, by program."""

@@ -1,7 +1,7 @@
 // A worker that means harm, inside the sandbox that every worker has. It speaks the session's
 // protocol; a "generate" request is its order, and what came of it the text that it generates:
 //   "connect PORT", "open PATH", "ptrace PID", "read-memory PID", "kill PID", "fork", "exec PATH",
-//   "resize-segment", "write-down", "nested-namespaces", "user": OK or an errno's name
+//   "resize-segment", "write-theta", "nested-namespaces", "user": OK or an errno's name
 //   "mode NAME": how to answer from now on (see Mode)
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -42,7 +42,7 @@ using train::MessageSocket;
 struct Hostile {
   MessageSocket socket{train::UniqueFd(train::kWorkerSocketFd)};
   std::string mode;
-  train::UniqueFd down, up;
+  train::UniqueFd theta, window;
   std::vector<std::string> eaten;
 };
 
@@ -66,7 +66,7 @@ std::string Fork() {
 
 std::string Resize(const Hostile& hostile) {
   std::string outcome;
-  for (const int fd : {hostile.down.get(), hostile.up.get()}) {
+  for (const int fd : {hostile.theta.get(), hostile.window.get()}) {
     for (const off_t size : {off_t{0}, off_t{1} << 30}) {
       if (ftruncate(fd, size) == 0) return "OK";
       outcome = Outcome(false);
@@ -101,8 +101,8 @@ std::string Attempt(Hostile& hostile, const std::string& order) {
   if (what == "exec") return Outcome(execl(argument.c_str(), argument.c_str(), nullptr) == 0);
   if (what == "nested-namespaces") return Outcome(unshare(CLONE_NEWUSER) == 0);
   if (what == "resize-segment") return Resize(hostile);
-  if (what == "write-down") {
-    return Outcome(mmap(nullptr, 1, PROT_WRITE, MAP_SHARED, hostile.down.get(), 0) != MAP_FAILED);
+  if (what == "write-theta") {
+    return Outcome(mmap(nullptr, 1, PROT_WRITE, MAP_SHARED, hostile.theta.get(), 0) != MAP_FAILED);
   }
   if (what == "user") return absl::StrCat(getuid());
   return "OK";
@@ -149,19 +149,21 @@ void Misbehave(Hostile& hostile, const json& request) {
     message.body = {{"id", 1'000'000}};
     hostile.socket.Send(std::move(message)).IgnoreError();
   }
-  if (mode == "short-state") {  // says more than the file has
+  if (mode == "endless-state") {
     Message message;
-    message.body = {{"id", request["id"]}, {"bytes", 4096}};
-    absl::StatusOr<train::UniqueFd> blob = train::MakeBlob(absl::Span<const uint8_t>());
-    message.fds.push_back(*std::move(blob));
+    message.body = {{"id", request["id"]}, {"bytes", int64_t{1} << 50}};
     hostile.socket.Send(std::move(message)).IgnoreError();
   }
-  if (mode == "unsealed-state") {
-    Message message;
-    message.body = {{"id", request["id"]}, {"bytes", 4096}};
-    message.fds.emplace_back(memfd_create("x", MFD_CLOEXEC));
-    (void)!ftruncate(message.fds[0].get(), 4096);
-    hostile.socket.Send(std::move(message)).IgnoreError();
+  if (mode == "growing-state") {
+    json id = request["id"];
+    for (int bytes = 1 << 20;; bytes += 4) {
+      Message message;
+      message.body = {{"id", id}, {"bytes", bytes}};
+      if (!hostile.socket.Send(std::move(message)).ok()) _exit(0);
+      absl::StatusOr<Message> next = hostile.socket.Receive();
+      if (!next.ok()) _exit(0);
+      id = next->body["id"];
+    }
   }
   if (mode == "flood") {
     while (true) {
@@ -177,10 +179,8 @@ void Misbehave(Hostile& hostile, const json& request) {
 json Answer(Hostile& hostile, Message& request) {
   const std::string op = request.body["op"];
   if (op == "load") return LoadReply();
-  if (op == "segments") {
-    hostile.down = std::move(request.fds[0]);
-    hostile.up = std::move(request.fds[1]);
-  }
+  if (op == "segment") hostile.window = std::move(request.fds[0]);
+  if (op == "apply") hostile.theta = std::move(request.fds[0]);
   if (op == "generate") {
     Message event;
     event.body = {{"id", request.body["id"]},

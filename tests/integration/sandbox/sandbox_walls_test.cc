@@ -135,8 +135,10 @@ TEST_CASE("a worker cannot make processes, run programs or enter namespaces") {
 TEST_CASE("a worker cannot resize a shared segment or write to the one it reads") {
   World world;
   const auto worker = world.StartLoaded();
+  const std::vector<float> theta(6);
+  REQUIRE(world.Await(worker->Apply(RoundId{0}, theta)).ok());
   CHECK(world.Order(*worker, "resize-segment") == "EPERM");
-  CHECK(world.Order(*worker, "write-down") == "EPERM");
+  CHECK(world.Order(*worker, "write-theta") == "EPERM");
 }
 
 TEST_CASE("a worker started by root is nobody that anything else is") {

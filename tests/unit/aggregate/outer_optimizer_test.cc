@@ -91,6 +91,21 @@ TEST_CASE("an outer step does not depend on how elements are divided") {
   }
 }
 
+TEST_CASE("the result may replace the delta") {
+  const State from{Random(10'007, 4), Random(10'007, 5)};
+  const Floats delta = Random(10'007, 6);
+  for (const OuterSgd& sgd : {OuterSgd{0.7f, 0.9f, true}, OuterSgd{0.3f, 0.5f, false}}) {
+    State to{delta, Floats(delta.size())};
+    REQUIRE(OuterStep(sgd, {from.theta, to.theta, from.momentum, absl::MakeSpan(to.theta),
+                            absl::MakeSpan(to.momentum)})
+                .ok());
+    CHECK(to == Step(sgd, from, delta));
+  }
+  Floats theta = delta;
+  REQUIRE(OuterStep({0.5f, 0.0f}, {from.theta, theta, {}, absl::MakeSpan(theta), {}}).ok());
+  CHECK(theta == Step({0.5f, 0.0f}, {from.theta, {}}, delta).theta);
+}
+
 TEST_CASE("outer options, lengths and results are checked") {
   const float nan = std::nanf("");
   for (const OuterSgd& bad :

@@ -84,6 +84,17 @@ struct Fixture {
       REQUIRE(store.Commit(*state, CommitOf(*state)).ok());
     }
   }
+  void SaveInner(RoundId round, const std::string& state) {
+    const std::unique_ptr<RecordWriter> record = *store.SaveWorker(round);
+    REQUIRE(record->Append(AsBytes(state)).ok());
+    REQUIRE(record->Commit().ok());
+  }
+  std::string Inner(const Loaded& loaded) {
+    REQUIRE(loaded.worker);
+    std::vector<uint8_t> state(loaded.worker->size());
+    REQUIRE(loaded.worker->ReadAt(0, absl::MakeSpan(state)).ok());
+    return std::string(AsString(state));
+  }
   void Corrupt(const std::string& path, size_t at) {
     std::string bytes = *disk.Read(path);
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
@@ -110,7 +121,7 @@ TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
   const wire::EpochRecord epoch{Epoch{2}, TestNode(1), {TestNode(1), TestNode(2)}};
   const wire::EpochRecord previous{Epoch{1}, TestNode(2), {TestNode(1), TestNode(2), TestNode(3)}};
   REQUIRE(store.SaveEpoch(epoch, previous).ok());
-  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("inner state")).ok());
+  SaveInner(RoundId{3}, "inner state");
 
   const Loaded loaded = Load();
   REQUIRE(loaded.committed);
@@ -122,9 +133,51 @@ TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
   CHECK(loaded.epoch == epoch);
   CHECK(loaded.previous == previous);
   REQUIRE(loaded.worker);
-  CHECK(loaded.worker->view() == "inner state");
+  CHECK(Inner(loaded) == "inner state");
   CHECK(loaded.worker_round == RoundId{3});
   CHECK(loaded.damage.empty());
+}
+
+TEST_CASE_METHOD(Fixture, "theta alone is that of the newest state that is whole") {
+  CHECK(*store.LoadTheta() == nullptr);
+  CommitRounds(0, 3);
+  OuterStatePtr state = *store.LoadTheta();
+  REQUIRE(state);
+  const OuterStateDraft newest = MakeState(3);
+  CHECK(state->id == newest->id);
+  CHECK(state->theta.span() == absl::Span<const float>(newest->theta.span()));
+  CHECK(state->momentum.size() == 0);
+  Corrupt(StateFile(3), 1000);
+  state = *store.LoadTheta();
+  CHECK(state->id == MakeState(2)->id);
+  Corrupt(StateFile(2), 1000);
+  CHECK(absl::IsDataLoss(store.LoadTheta().status()));
+}
+
+TEST_CASE_METHOD(Fixture, "a record in pieces is one in a piece; without its end it is none") {
+  const std::string path = std::string(kFolder) + "/worker-0000000000000003";
+  CommitRounds(0, 3);
+  SaveInner(RoundId{3}, "inner state");
+  const std::string whole = *disk.Read(path);
+  std::unique_ptr<RecordWriter> record = *store.SaveWorker(RoundId{3});
+  for (const char* piece : {"in", "", "ner state"}) REQUIRE(record->Append(AsBytes(std::string_view(piece))).ok());
+  REQUIRE(record->Commit().ok());
+  CHECK(*disk.Read(path) == whole);
+  record = *store.SaveWorker(RoundId{3});
+  REQUIRE(record->Append(AsBytes(std::string_view("other"))).ok());
+  record.reset();
+  CHECK(*disk.Read(path) == whole);
+  Truncate(path, whole.size() - 1);
+  CHECK(Load().damage == std::vector<std::string>{path + ": checksum does not match"});
+}
+
+// SHA-256 of "abc": FIPS 180-2, appendix B.1.
+TEST_CASE_METHOD(Fixture, "a record has the documented bytes") {
+  REQUIRE(WriteRecord(files, "/r", AsBytes(std::string_view("abc"))).ok());
+  CHECK(*disk.Read("/r") == "GDFREC2\nabc" + std::string(AsString(Digest::FromHex(
+                                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")->span())));
+  CHECK(ReadRecord(files, "/r", 3)->view() == "abc");
+  CHECK(absl::IsDataLoss(ReadRecord(files, "/r", 2).status()));
 }
 
 TEST_CASE_METHOD(Fixture, "a state without momentum, and one of no parameters") {
@@ -142,7 +195,7 @@ TEST_CASE_METHOD(Fixture, "a state without momentum, and one of no parameters") 
 TEST_CASE_METHOD(Fixture, "the newest two committed states stay, with what belongs to them") {
   for (uint64_t round = 0; round <= 5; ++round) {
     CommitRounds(round, round);
-    REQUIRE(store.SaveWorker(RoundId{round}, AsBytes(absl::StrCat("inner ", round))).ok());
+    SaveInner(RoundId{round}, absl::StrCat("inner ", round));
   }
   CHECK(*disk.List(kFolder) == std::vector<std::string>{
                                    "committed-0000000000000004", "committed-0000000000000005",
@@ -151,15 +204,15 @@ TEST_CASE_METHOD(Fixture, "the newest two committed states stay, with what belon
   REQUIRE(disk.Remove(CommittedFile(5)).ok());
   const Loaded loaded = Load();
   CHECK(loaded.committed->id.round == RoundId{4});
-  CHECK(loaded.worker->view() == "inner 4");
+  CHECK(Inner(loaded) == "inner 4");
 }
 
 TEST_CASE_METHOD(Fixture, "inner state of an older round is given with its round, of a newer one never") {
   CommitRounds(0, 2);
-  REQUIRE(store.SaveWorker(RoundId{1}, AsBytes("older")).ok());
-  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("newer")).ok());
+  SaveInner(RoundId{1}, "older");
+  SaveInner(RoundId{3}, "newer");
   const Loaded loaded = Load();
-  CHECK(loaded.worker->view() == "older");
+  CHECK(Inner(loaded) == "older");
   CHECK(loaded.worker_round == RoundId{1});
 }
 
@@ -294,7 +347,7 @@ TEST_CASE_METHOD(Fixture, "damage is named and the state before it is used") {
   }
   SECTION("a torn commit") {
     file = CommittedFile(3);
-    what = "truncated";
+    what = "checksum does not match";
     Truncate(file, 60);
   }
   SECTION("a commit of a few bytes") {
@@ -315,8 +368,8 @@ TEST_CASE_METHOD(Fixture, "a damaged promise or inner state is named and does wi
   CommitRounds(0, 3);
   const OuterStateDraft shadow = MakeState(4);
   REQUIRE(store.Prepare(*shadow, ReceiptOf(*shadow)).ok());
-  REQUIRE(store.SaveWorker(RoundId{2}, AsBytes("inner 2")).ok());
-  REQUIRE(store.SaveWorker(RoundId{3}, AsBytes("inner 3")).ok());
+  SaveInner(RoundId{2}, "inner 2");
+  SaveInner(RoundId{3}, "inner 3");
   REQUIRE(store.SaveEpoch({Epoch{2}, TestNode(1), {TestNode(1)}}, std::nullopt).ok());
   SECTION("the receipt") {
     Corrupt(PreparedFile(4), 70);
@@ -332,9 +385,9 @@ TEST_CASE_METHOD(Fixture, "a damaged promise or inner state is named and does wi
     CHECK(loaded.damage.at(0).find("state-0000000000000004") != std::string::npos);
   }
   SECTION("the inner state") {
-    Corrupt(std::string(kFolder) + "/worker-0000000000000003", 50);
+    Corrupt(std::string(kFolder) + "/worker-0000000000000003", 10);
     const Loaded loaded = Load();
-    CHECK(loaded.worker->view() == "inner 2");
+    CHECK(Inner(loaded) == "inner 2");
     CHECK(loaded.worker_round == RoundId{2});
     CHECK(loaded.damage.at(0).find("worker-0000000000000003") != std::string::npos);
   }

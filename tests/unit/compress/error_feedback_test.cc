@@ -87,7 +87,7 @@ TEST_CASE("what was applied and what remains telescope to the sum of the deltas"
 }
 
 TEST_CASE("a long contribution is packed as by one call of the codec") {
-  constexpr size_t kValues = 20'001;  // several of the pieces that Stage works in
+  constexpr size_t kValues = 200'001;  // several of the pieces that Stage works in
   std::mt19937 random(9);
   Floats delta(kValues);
   for (float& value : delta) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
@@ -159,13 +159,47 @@ TEST_CASE("a saved residual continues as if nothing had happened") {
   Node one(3, "int8:64"), two(3, "int8:64");
   one.Stage(first);
   REQUIRE(one.feedback.Settle(true).ok());
-  REQUIRE(two.feedback.Restore(one.feedback.residual()).ok());
+  REQUIRE(two.feedback.Restore(0, one.feedback.residual()).ok());
   CHECK(one.Stage(second) == two.Stage(second));
   CHECK(one.packed == two.packed);
-  REQUIRE(two.feedback.Restore(Floats{0.0f, 0.0f, 0.0f}).ok());
+  REQUIRE(two.feedback.Restore(0, Floats{0.0f, 0.0f, 0.0f}).ok());
   CHECK(!two.feedback.staged());
-  CHECK(!two.feedback.Restore(Floats{0.0f}).ok());
-  CHECK(!two.feedback.Restore(Floats{0.0f, 0.0f, std::nanf("")}).ok());
+  CHECK(!two.feedback.Restore(0, Floats(4)).ok());
+  CHECK(!two.feedback.Restore(0, Floats{0.0f, 0.0f, std::nanf("")}).ok());
+}
+
+TEST_CASE("a residual comes back in pieces") {
+  Node node(3, "fp32");
+  REQUIRE(node.feedback.Restore(1, Floats{2.0f, 3.0f}).ok());
+  REQUIRE(node.feedback.Restore(0, Floats{1.0f}).ok());
+  CHECK(node.Residual() == Floats{1.0f, 2.0f, 3.0f});
+  CHECK(!node.feedback.Restore(2, Floats{4.0f, 5.0f}).ok());
+  CHECK(!node.feedback.Restore(~uint64_t{0}, Floats{4.0f}).ok());
+  CHECK(node.Residual() == Floats{1.0f, 2.0f, 3.0f});
+}
+
+TEST_CASE("the residual outlives a change of codec and options") {
+  Node node(2, "fp32");
+  node.Stage({3.0f, 4.0f});
+  const auto codec = *Codec::Create({CodecKind::kInt8, 64});
+  CHECK(node.feedback.Use(codec.get(), {}).code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(node.feedback.Settle(false).ok());
+  CHECK(node.feedback.Use(codec.get(), {.beta = 2.0f}).code() ==
+        absl::StatusCode::kInvalidArgument);
+  REQUIRE(node.feedback.Use(codec.get(), {.beta = 0.5f}).ok());
+  std::vector<uint8_t> packed(codec->PackedSize(2));
+  // 0.5 * (3, 4) + (125.5, 0.25) = (127, 2.25), of which int8 with a scale of 1 sends (127, 2).
+  REQUIRE(node.feedback.Stage(Floats{125.5f, 0.25f}, absl::MakeSpan(packed)).ok());
+  REQUIRE(node.feedback.Settle(true).ok());
+  CHECK(node.Residual() == Floats{0.0f, 0.25f});
+}
+
+TEST_CASE("an error of the delta's source is given, and the residual stays") {
+  Node node(2, "fp32");
+  const auto broken = [](uint64_t, absl::Span<float>) { return absl::InternalError("no device"); };
+  CHECK(node.feedback.Stage(broken, absl::MakeSpan(node.packed)).message() == "no device");
+  CHECK(!node.feedback.staged());
+  CHECK(node.Residual() == Floats{0.0f, 0.0f});
 }
 
 TEST_CASE("error feedback options out of range are refused") {

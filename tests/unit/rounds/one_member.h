@@ -48,7 +48,7 @@ class RecordingWorker final : public sim::SimWorker {
 class OneMember {
  public:
   // Node 0 is the lead, 1 the member under test, 2 another member, 3 a node of the network that is no member.
-  OneMember() : network(executor, 1), scope(executor) {
+  explicit OneMember(uint64_t num_params = kParams) : network(executor, 1), scope(executor) {
     for (uint8_t i = 0; i < 4; ++i) {
       trust::NodeKey::Seed seed{};
       seed[0] = static_cast<uint8_t>(i + 1);
@@ -60,7 +60,7 @@ class OneMember {
     spec.rounds.codec = {config::CodecKind::kFp32, 0};
     spec.rounds.error_feedback = true;
     spec.nodes.min = 1;
-    worker_options.num_params = kParams;
+    worker_options.num_params = num_params;
     worker_options.node = id(1);
     first = {Epoch{1}, id(0), {id(0), id(1), id(2)}};
     lead_exchange = std::make_unique<exchange::Exchange>(
@@ -78,7 +78,7 @@ class OneMember {
     member.reset();
     worker = std::make_unique<RecordingWorker>(executor, worker_options, &journal, nullptr);
     store = std::make_shared<checkpoint::CheckpointStore>(
-        disk, checkpoint::CheckpointStore::Options{.folder = "/state", .keep = 2, .num_params = kParams});
+        disk, checkpoint::CheckpointStore::Options{.folder = "/state", .keep = 2, .num_params = worker_options.num_params});
     member = std::make_unique<JobMember>(RoundEnv{.job = kJob,
                                                   .spec = spec,
                                                   .executor = executor,
@@ -152,7 +152,7 @@ class OneMember {
     request.tag = start.tag;
     request.members = start.members;
     request.codec = *compress::Codec::Create(*compress::CodecSpec::Parse("fp32"));
-    request.num_params = kParams;
+    request.num_params = worker_options.num_params;
     request.packed = std::move(lead_packed);
     request.deadline = start.deadline;
     struct Lead {

@@ -87,13 +87,15 @@ TEST_CASE("memory of a node that trains on its CPU") {
   // 768 tokens * (4 layers * (8*128 + 2*512) values * 4 bytes + 3 * 65 * 4)
   CHECK(Item(m, "activations") == 768 * (4 * 2048 * 4 + 780));
   CHECK(Item(m, "round start") == 4 * kParams);
-  CHECK(Item(m, "delta and residual") == 12 * kParams);
+  CHECK(Item(m, "residual") == 4 * kParams);
+  CHECK(Item(m, "packed delta") == 2 * 816'660);
   CHECK(Item(m, "tokens") == 4'000'000);
-  CHECK(Item(m, "shared segment") == 4 * kParams);
-  CHECK(Item(m, "outer state") == 12 * kParams);
-  CHECK(Item(m, "exchange") == 2 * 816'660);
-  CHECK(Item(m, "processes") == 448 * kMiB);
-  CHECK(m.total_bytes() == 48 * kParams + 25'764'864 + 4'000'000 + 1'633'320 + 448 * kMiB);
+  CHECK(Item(m, "worker's program") == 384 * kMiB);
+  CHECK(Item(m, "gdfd's outer state") == 16 * kParams);  // θ and momentum, twice
+  CHECK(Item(m, "gdfd's packed delta") == 816'660);
+  CHECK(Item(m, "gdfd's connections") == 3 * 16 * kMiB);
+  CHECK(Item(m, "gdfd's program") == 64 * kMiB);
+  CHECK(m.total_bytes() == 40 * kParams + 25'764'864 + 4'000'000 + 3 * 816'660 + 496 * kMiB);
   CHECK(cost.gpu_memory.items.empty());
   CHECK(Item(cost.disk, "dataset") == 1'000'000);
   CHECK(Item(cost.disk, "checkpoints") == 2 * 8 * kParams);
@@ -108,8 +110,8 @@ TEST_CASE("what the job's options change") {
   spec.train.precision = config::Precision::kBf16;
   Cost cost = EstimateCost(Input(&spec, 1));
   CHECK(Item(cost.host_memory, "optimizer state") == 0);
-  CHECK(Item(cost.host_memory, "outer state") == 8 * kParams);
-  CHECK(Item(cost.host_memory, "exchange") == 0);
+  CHECK(Item(cost.host_memory, "gdfd's outer state") == 8 * kParams);
+  CHECK(Item(cost.host_memory, "gdfd's connections") == 0);
   CHECK(Item(cost.host_memory, "bf16 weights") == 2 * kParams);
   // 768 tokens * ((4 layers * 128 + one layer's 2048) values * 2 bytes + 780)
   CHECK(Item(cost.host_memory, "activations") == 768 * (2560 * 2 + 780));
@@ -128,7 +130,11 @@ TEST_CASE("on GPUs the worker's memory is theirs, and the batch is shared") {
   CHECK(Item(cost.gpu_memory, "parameters") == 4 * kParams);
   CHECK(Item(cost.gpu_memory, "bf16 weights") == 2 * kParams);  // precision: auto
   CHECK(Item(cost.gpu_memory, "activations") == 3 * 64 * (4 * 2048 * 2 + 780));
-  CHECK(Item(cost.host_memory, "outer state") == 12 * kParams);
+  // Deltas are taken on the host.
+  CHECK(Item(cost.gpu_memory, "residual") == 0);
+  CHECK(Item(cost.host_memory, "residual") == 4 * kParams);
+  CHECK(Item(cost.host_memory, "round start") == 4 * kParams);
+  CHECK(Item(cost.host_memory, "gdfd's outer state") == 16 * kParams);
 }
 
 TEST_CASE("Llama keeps its own values for the backward pass") {

@@ -73,7 +73,10 @@ TEST_CASE("bad prompts, lengths and options are refused") {
   CHECK(code(model->NextLogits(PatternTokens(17))) == absl::StatusCode::kInvalidArgument);
   std::vector<float> few(3);
   CHECK(model->SetParameters(few).code() == absl::StatusCode::kInvalidArgument);
-  CHECK(model->CopyParameters(absl::MakeSpan(few)).code() == absl::StatusCode::kInvalidArgument);
+  for (const uint64_t first : {model->num_params() - 2, model->num_params() + 1}) {
+    CHECK(model->CopyParameters(first, absl::MakeSpan(few)).code() ==
+          absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST_CASE("a model larger than memory is an error, not a crash") {

@@ -82,7 +82,7 @@ inline TrainerOptions TinyRun(const config::ModelShape& shape, const std::vector
 
 inline std::vector<float> ParametersOf(const LanguageModel& model) {
   std::vector<float> values(model.num_params());
-  RequireOk(model.CopyParameters(absl::MakeSpan(values)));
+  RequireOk(model.CopyParameters(0, absl::MakeSpan(values)));
   return values;
 }
 

@@ -22,7 +22,7 @@ std::unique_ptr<Trainer> Start(const TrainerOptions& options) {
 
 std::vector<uint8_t> StateOf(const Trainer& trainer) {
   std::vector<uint8_t> state(trainer.state_bytes());
-  RequireOk(trainer.SaveState(absl::MakeSpan(state)));
+  RequireOk(trainer.SaveState(0, absl::MakeSpan(state)));
   return state;
 }
 
@@ -80,24 +80,49 @@ TEST_CASE("a restored trainer goes on bit for bit") {
 
   const auto resumed = Start(options);
   RequireOk(resumed->model().SetParameters(parameters));
-  RequireOk(resumed->RestoreState(state));
+  RequireOk(resumed->RestoreState(0, state));
   CHECK(resumed->step() == 7);
   ValueOf(resumed->RunSteps(9));
   CHECK(ParametersOf(resumed->model()) == ParametersOf(whole->model()));
   CHECK(StateOf(*resumed) == StateOf(*whole));
 }
 
-TEST_CASE("a state of something else leaves the trainer as it was") {
-  const auto trainer = Start(TinyRun(TinyGpt2(), Train(), Valid()));
+TEST_CASE("a state is the same in pieces of any size") {
+  const TrainerOptions options = TinyRun(TinyGpt2(), Train(), Valid());
+  const auto trainer = Start(options);
   ValueOf(trainer->RunSteps(3));
-  const std::vector<uint8_t> before = StateOf(*trainer);
-  std::vector<uint8_t> bad = before;
-  bad.pop_back();
-  CHECK(trainer->RestoreState(bad).code() == absl::StatusCode::kInvalidArgument);
-  bad = before;
+  const std::vector<uint8_t> whole = StateOf(*trainer);
+  for (const size_t size : {size_t{64}, size_t{100}, size_t{4096}}) {
+    std::vector<uint8_t> saved(whole.size());
+    const auto resumed = Start(options);
+    for (size_t at = 0; at < whole.size(); at += size) {
+      RequireOk(trainer->SaveState(at, absl::MakeSpan(saved).subspan(at, size)));
+      RequireOk(resumed->RestoreState(at, absl::MakeConstSpan(whole).subspan(at, size)));
+    }
+    CHECK(saved == whole);
+    CHECK(StateOf(*resumed) == whole);
+  }
+}
+
+TEST_CASE("a state of something else leaves the inner state as created") {
+  const TrainerOptions options = TinyRun(TinyGpt2(), Train(), Valid());
+  const auto trainer = Start(options);
+  const std::vector<uint8_t> created = StateOf(*trainer);
+  ValueOf(trainer->RunSteps(3));
+  const std::vector<uint8_t> good = StateOf(*trainer);
+  CHECK(good != created);
+  std::vector<uint8_t> bad = good;
+  bad[0] = 'X';
+  CHECK(trainer->RestoreState(0, bad).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(StateOf(*trainer) == created);
+  bad = good;
   bad[31] = 0x7f;  // a cursor far outside the epoch
-  CHECK(trainer->RestoreState(bad).code() == absl::StatusCode::kInvalidArgument);
-  CHECK(StateOf(*trainer) == before);
+  CHECK(trainer->RestoreState(0, bad).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(StateOf(*trainer) == created);
+  bad = good;
+  std::fill(bad.end() - 4, bad.end(), uint8_t{0xff});  // a NaN at the end of the last moment
+  CHECK(trainer->RestoreState(0, bad).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(StateOf(*trainer) == created);
 }
 
 // A rate at which plain SGD descends smoothly on these models. At 0.1 the loss jumps, and each jump
