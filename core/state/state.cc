@@ -137,23 +137,25 @@ absl::StatusOr<std::vector<Member>> State::members() { return ReadMembers(*db_, 
 
 absl::StatusOr<Member> State::member(const NodeId& id) { return ReadMember(*db_, id); }
 
+// A name can be chosen so that it looks like the start of another node's id: then neither is meant.
 absl::StatusOr<Member> State::FindMember(std::string_view name_or_id) {
   GDF_ASSIGN_OR_RETURN(std::vector<Member> all, members());
   std::vector<Member> found;
   for (Member& member : all) {
     if (member.status == MemberStatus::kRemoved) continue;
-    if (member.profile.name == name_or_id) return std::move(member);
-    if (name_or_id.size() >= kMinIdPrefix && member.id.ToString().compare(0, name_or_id.size(), name_or_id) == 0) {
-      found.push_back(std::move(member));
-    }
+    const std::string id = member.id.ToString();
+    if (id == name_or_id) return std::move(member);
+    const bool by_id = name_or_id.size() >= kMinIdPrefix && id.compare(0, name_or_id.size(), name_or_id) == 0;
+    if (by_id || member.profile.name == name_or_id) found.push_back(std::move(member));
   }
   if (found.size() == 1) return std::move(found[0]);
   if (found.empty()) {
     return absl::NotFoundError(
         absl::StrCat("no node of this network is called ", ToAbsl(name_or_id), " or has an id that starts so"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(found.size(), " nodes have ids that start with ", ToAbsl(name_or_id),
-                                                 ": ", found[0].id.ToString(), ", ", found[1].id.ToString()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      found.size(), " nodes are called ", ToAbsl(name_or_id), " or have ids that start so: ", found[0].id.ToString(), ", ",
+      found[1].id.ToString(), "; give a whole id"));
 }
 
 absl::Status State::CheckMember(const NodeId& id, trust::Operation operation) {

@@ -25,7 +25,7 @@ absl::StatusOr<LockFile> LockFile::Acquire(const std::string& path) {
         absl::StripAsciiWhitespace(absl::string_view(holder, n > 0 ? static_cast<size_t>(n) : 0));
     return absl::UnavailableError(absl::StrCat("another gdfd", pid.empty() ? "" : absl::StrCat(" (process ", pid, ")"),
                                                " uses this state folder: it holds ", path,
-                                               ". Stop it, or give this one a folder of its own with --state"));
+                                               ". Stop it, or give this one a folder of its own with --state-dir"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {

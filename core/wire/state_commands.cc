@@ -1,6 +1,8 @@
 #include "core/wire/state_commands.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +22,6 @@ constexpr size_t kMaxGenesisBytes = 1024;
 constexpr size_t kMaxRotationBytes = 512;
 constexpr size_t kMaxVersionBytes = 64;
 constexpr size_t kMaxGpuNameBytes = 128;
-constexpr size_t kMaxInputNameBytes = 64;
 
 absl::Status Invalid(std::string_view field, uint64_t value, std::string_view expected) {
   return absl::InvalidArgumentError(
@@ -70,10 +71,13 @@ absl::Status CheckJobInputs(const std::vector<JobInput>& inputs) {
   GDF_RETURN_IF_ERROR(CheckAtMost("number of inputs", inputs.size(), kMaxInputs));
   std::set<std::string_view> names;
   for (const JobInput& input : inputs) {
-    GDF_RETURN_IF_ERROR(CheckText("input name", input.name, kMaxInputNameBytes));
-    if (input.name.empty() || !names.insert(input.name).second) {
+    // Members make a folder of this name: it is one of these, never a path.
+    if (std::find(std::begin(kJobInputNames), std::end(kJobInputNames), input.name) == std::end(kJobInputNames)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("input name '", input.name, "' is empty or given twice"));
+          absl::StrCat("input '", SafeText(input.name, kMaxNameBytes), "', expected data, valid, model or tokenizer"));
+    }
+    if (!names.insert(input.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", input.name, " is given twice"));
     }
     GDF_RETURN_IF_ERROR(CheckAtMost("input size_bytes", input.size_bytes, kMaxBytes));
     GDF_RETURN_IF_ERROR(CheckNode("input holder", input.holder));
@@ -83,6 +87,10 @@ absl::Status CheckJobInputs(const std::vector<JobInput>& inputs) {
 
 absl::Status CheckNodeProfile(const NodeProfile& profile) {
   GDF_RETURN_IF_ERROR(CheckName("node name", profile.name));
+  if (NodeId::Parse(profile.name).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("node name '", profile.name, "' is the id of a node, expected a name of its own"));
+  }
   GDF_RETURN_IF_ERROR(CheckAtMost("number of addresses", profile.addresses.size(), kMaxAddresses));
   for (const std::string& address : profile.addresses) {
     GDF_RETURN_IF_ERROR(CheckText("address", address, kMaxAddressBytes));

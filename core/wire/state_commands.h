@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,8 @@ inline constexpr size_t kMaxAddresses = 8;
 inline constexpr size_t kMaxAddressBytes = 255;
 inline constexpr size_t kMaxGpus = 64;
 inline constexpr size_t kMaxSpecBytes = size_t{1} << 20;
-inline constexpr size_t kMaxInputs = 16;
+inline constexpr std::string_view kJobInputNames[] = {"data", "valid", "model", "tokenizer"};
+inline constexpr size_t kMaxInputs = std::size(kJobInputNames);
 inline constexpr size_t kMaxEpochMembers = 1024;
 inline constexpr size_t kMaxTokenBytes = 128;
 inline constexpr size_t kMaxInviteUses = 1'000'000;
@@ -121,7 +123,7 @@ struct UpdateNode {
 
 // A file set that job.yaml names, as content.
 struct JobInput {
-  std::string name;  // the key in job.yaml: "model", "data", "data.validation", "tokenizer"
+  std::string name;  // one of kJobInputNames: what the files are for, and their folder on the nodes
   Digest manifest;
   uint64_t size_bytes = 0;
   NodeId holder;  // a node that has all of it at the time of submission

@@ -126,6 +126,21 @@ TEST_CASE("a name that is taken gets a number, a removed node's name is free") {
   CHECK(absl::IsNotFound(w.state->FindMember("nobody").status()));
 }
 
+TEST_CASE("a node that is called like another one's id is never taken for it") {
+  World w;
+  w.Found();
+  REQUIRE(w.Do("c", w.Invite("i", {Role::kContributor}, 10)).ok());
+  REQUIRE(w.Do("b", w.JoinWith("i", "b")).ok());
+  wire::Join join = w.JoinWith("i", "a");
+  join.node.name = IdOf("b").ToString().substr(0, 12);
+  REQUIRE(w.Do("a", join).ok());
+  const absl::Status status = w.state->FindMember(join.node.name).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(std::string(status.message()).find("give a whole id") != std::string::npos);
+  CHECK(w.state->FindMember(IdOf("b").ToString())->id == IdOf("b"));
+  CHECK(w.state->FindMember(IdOf("a").ToString())->id == IdOf("a"));
+}
+
 TEST_CASE("removal and bans") {
   World w;
   w.Found();

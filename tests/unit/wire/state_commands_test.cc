@@ -119,7 +119,13 @@ TEST_CASE("numbers and lengths out of bounds are refused by name") {
   Refused(SubmitJob{"job", "t", std::string(kMaxSpecBytes + 1, 'x'), {}, 1}, "spec_yaml has 1048577 bytes");
   const JobInput input{"data", {}, 1, a};
   Refused(SubmitJob{"job", "t", "", {input, input}, 1}, "given twice");
+  for (const char* name : {"", ".", "..", "../../etc", "/etc", "data/x", "Data", "\x1b[2J"}) {
+    Refused(SubmitJob{"job", "t", "", {{name, {}, 1, a}}, 1}, "expected data, valid, model or tokenizer");
+  }
   NodeProfile profile = Profile();
+  profile.name = Node("b").ToString();
+  Refused(UpdateNode{profile}, "is the id of a node");
+  profile = Profile();
   profile.addresses.assign(9, "a:1");
   Refused(UpdateNode{profile}, "number of addresses is 9");
   profile = Profile();
