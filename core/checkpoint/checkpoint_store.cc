@@ -192,10 +192,11 @@ absl::StatusOr<Loaded> CheckpointStore::Load() {
   return loaded;
 }
 
-absl::StatusOr<OuterStatePtr> CheckpointStore::LoadTheta() {
+absl::StatusOr<OuterStatePtr> CheckpointStore::LoadTheta(std::vector<std::string>* damage) {
   Loaded loaded;
   LoadCommitted(Parts::kTheta, &loaded);
   if (loaded.committed == nullptr && !loaded.damage.empty()) return absl::DataLossError(loaded.damage.front());
+  *damage = std::move(loaded.damage);
   return std::move(loaded.committed);
 }
 

@@ -7,17 +7,13 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/tensor/safetensors.h"
+#include "core/train/export_files.h"
 
 namespace gdf::checkpoint {
 namespace {
 
 constexpr char kWeights[] = "model.safetensors";
 constexpr size_t kPieceValues = size_t{1} << 18;
-
-bool PlainName(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
-         name.find('\\') == std::string_view::npos && name.find('\0') == std::string_view::npos;
-}
 
 absl::Status AppendTheta(tensor::SafetensorsWriter& writer, absl::Span<const float> theta, uint64_t num_params) {
   for (size_t at = 0; at < theta.size(); at += kPieceValues) {
@@ -73,10 +69,7 @@ absl::Status FolderSink::End() {
 absl::Status ExportHuggingFace(const train::ExportPlan& plan, absl::Span<const float> theta,
                                tensor::DType dtype, ExportSink& sink) {
   for (const train::ExportPlan::File& file : plan.files) {
-    if (!PlainName(file.name) || file.name == kWeights) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("export: \"", file.name.substr(0, 64), "\" is not a plain file name of its own"));
-    }
+    GDF_RETURN_IF_ERROR(train::CheckExportFile(file.name, file.contents.view()));
     GDF_RETURN_IF_ERROR(sink.Begin(file.name, file.contents.size()));
     GDF_RETURN_IF_ERROR(sink.Append(file.contents.span()));
     GDF_RETURN_IF_ERROR(sink.End());

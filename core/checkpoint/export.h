@@ -38,9 +38,10 @@ class FolderSink final : public ExportSink {
   std::unique_ptr<WritableFile> file_;
 };
 
-// Writes plan.files, then model.safetensors as `dtype` (kF32, kBF16 or kF16): the tensors of plan.layout take θ in
-// order, then zeros for what the layout has beyond it. kInvalidArgument when θ is larger than the layout or a file
-// name is not a plain one; the sink's errors. Blocks: call it off the protocol thread.
+// Writes plan.files, then model.safetensors as `dtype` (kF32, kBF16 or kF16): the tensors of
+// plan.layout take θ in order, then zeros for what the layout has beyond it. kInvalidArgument when
+// θ is larger than the layout or a file is none that exports have (core/train/export_files.h); the
+// sink's errors. Blocks: call it off the protocol thread.
 absl::Status ExportHuggingFace(const train::ExportPlan& plan, absl::Span<const float> theta,
                                tensor::DType dtype, ExportSink& sink);
 

@@ -1,9 +1,7 @@
 #include "core/train/messages.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -267,14 +265,6 @@ absl::StatusOr<GenerateResult> GenerateResultFromJson(const json& body) {
   result.tokens = fields.Int("tokens");
   result.compute = ReadSeconds(fields, "seconds");
   return Finish(fields, std::move(result));
-}
-
-bool IsPlainFileName(std::string_view name) {
-  return !name.empty() && name.size() <= 128 && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' ||
-                  c == '-';
-         });
 }
 
 }  // namespace gdf::train

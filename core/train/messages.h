@@ -47,10 +47,6 @@ absl::StatusOr<GenerateRequest> GenerateRequestFromJson(const nlohmann::json& bo
 nlohmann::json ToJson(const GenerateResult& result);
 absl::StatusOr<GenerateResult> GenerateResultFromJson(const nlohmann::json& body);
 
-// True for a name that is safe as a file name in any folder: letters, digits, '.', '_' and '-', not
-// beginning with '.', at most 128 bytes.
-bool IsPlainFileName(std::string_view name);
-
 }  // namespace gdf::train
 
 #endif  // GDF_CORE_TRAIN_MESSAGES_H_

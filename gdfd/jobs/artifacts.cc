@@ -6,10 +6,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint_store.h"
 #include "core/tensor/layout.h"
+#include "core/train/export_files.h"
 #include "core/wire/artifact_messages.h"
 
 namespace gdf::jobs {
@@ -92,7 +94,7 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
   GDF_RETURN_IF_ERROR(SetLayout(artifacts.plan, layout));
   GDF_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(from));
   for (const std::string& name : names) {
-    if (name == kLayoutFile) continue;
+    if (!train::IsExportFileName(name)) continue;  // the layout, and what a cut short write left
     GDF_ASSIGN_OR_RETURN(std::string contents,
                          files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
     artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
@@ -102,7 +104,9 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
   if (!absl::SimpleAtoi(text, &num_params))
     return absl::DataLossError(NumParamsFile(folder) + " holds no number");
   checkpoint::CheckpointStore store(files, {.folder = folder + "/state", .num_params = num_params});
-  GDF_ASSIGN_OR_RETURN(artifacts.state, store.LoadTheta());
+  std::vector<std::string> damage;
+  GDF_ASSIGN_OR_RETURN(artifacts.state, store.LoadTheta(&damage));
+  artifacts.passed_over = absl::StrJoin(damage, "; ");
   if (artifacts.state == nullptr) return absl::NotFoundError("no round is committed yet");
   return artifacts;
 }
@@ -148,6 +152,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Trans
     if (file.name == kLayoutFile) {
       GDF_CO_RETURN_IF_ERROR(SetLayout(artifacts->plan, AsString(contents)));
     } else {
+      GDF_CO_RETURN_IF_ERROR(train::CheckExportFile(file.name, AsString(contents)));
       artifacts->plan.files.push_back({file.name, Buffer(std::move(contents))});
     }
   }

@@ -20,18 +20,21 @@ namespace gdf::jobs {
 struct Artifacts {
   train::ExportPlan plan;
   checkpoint::OuterStatePtr state;  // its momentum may be empty
+  std::string passed_over = {};     // damaged files of this disk, when it may not be the newest
 };
 
 // `folder` is the job's. Both block: call them from the compute pool. `num_params`: elements of θ,
 // which may be fewer than the plan's layout has.
 absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
                             const train::ExportPlan& plan, uint64_t num_params);
-// kNotFound when nothing is committed there.
+// The newest that is whole. kNotFound when nothing is committed there; kDataLoss when all is
+// damaged.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
 
 // Sends the result to the peer at the other end of `stream`, which has asked for it.
 Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts);
-// Asks `peer` for the result of `job`. kDataLoss when θ does not have the digest it claims.
+// Asks `peer` for the result of `job`. kDataLoss when θ does not have the digest it claims;
+// kInvalidArgument when a side file is none that exports have.
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,
                                                                       ComputePool& pool,
                                                                       NodeId peer, JobId job);

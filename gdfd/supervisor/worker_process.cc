@@ -13,6 +13,7 @@
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/train/export_files.h"
 #include "core/train/messages.h"
 #include "core/train/protocol.h"
 
@@ -416,9 +417,9 @@ absl::StatusOr<train::ExportPlan> WorkerProcess::ReadExport(Message reply) const
     train::ExportPlan::File out;
     out.name = file.String("name");
     const int64_t bytes = file.Int("bytes", 0, kMaxExportBytes);
-    if (!train::IsPlainFileName(out.name)) file.Fail("name", "is not a plain file name");
     GDF_RETURN_IF_ERROR(file.status());
     GDF_ASSIGN_OR_RETURN(out.contents, train::OpenBlob(std::move(reply.fds[i]), bytes));
+    GDF_RETURN_IF_ERROR(train::CheckExportFile(out.name, out.contents.view()));
     plan.files.push_back(std::move(out));
   }
   return plan;

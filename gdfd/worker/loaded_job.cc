@@ -10,26 +10,24 @@
 #include "core/base/text.h"
 #include "core/config/model_shape.h"
 #include "core/tensor/safetensors.h"
+#include "core/train/export_files.h"
 #include "core/train/messages.h"
 #include "gdfd/worker/params/parameters.h"
 
 namespace gdf::worker {
 namespace {
 
-// Files of a model's folder that are handed on as they are.
-constexpr std::string_view kCompanions[] = {"tokenizer.json",
-                                            "tokenizer_config.json",
-                                            "special_tokens_map.json",
-                                            "added_tokens.json",
-                                            "vocab.json",
-                                            "merges.txt",
-                                            "generation_config.json",
-                                            "chat_template.jinja"};
-
 data::SourceOptions SourceOptionsOf(const config::DataSpec& spec) {
   return {.format = spec.format == config::DataFormat::kJsonl ? data::SourceFormat::kJsonl
                                                               : data::SourceFormat::kText,
           .text_field = spec.field};
+}
+
+// A configuration of a model's folder without the code that it may name.
+Buffer WithoutCode(const Buffer& configuration) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(configuration.view(), nullptr, false);
+  if (!json.is_object() || json.erase(train::kCodeKey) == 0) return configuration;
+  return Buffer(json.dump(2) + "\n");
 }
 
 std::string_view TorchDtype(config::WeightDtype dtype) {
@@ -188,6 +186,7 @@ std::string LoadedJob::ConfigJson(config::WeightDtype dtype) const {
   }
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(original->view(), nullptr, false);
   if (!json.is_object()) return config::ModelShapeToHfConfig(shape_, TorchDtype(dtype));
+  json.erase(train::kCodeKey);
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = TorchDtype(dtype);
   return json.dump(2) + "\n";
 }
@@ -195,13 +194,14 @@ std::string LoadedJob::ConfigJson(config::WeightDtype dtype) const {
 absl::StatusOr<train::ExportPlan> LoadedJob::Export(config::WeightDtype dtype) const {
   train::ExportPlan plan;
   GDF_ASSIGN_OR_RETURN(plan.layout, ExportLayout(shape_));
-  plan.files.push_back({"config.json", Buffer(ConfigJson(dtype))});
+  plan.files.push_back({std::string(train::kConfigFile), Buffer(ConfigJson(dtype))});
   const bool own = spec_.data.tokenizer == config::TokenizerKind::kModel;
   if (!own) plan.files.push_back({"tokenizer.json", Buffer(tokenizer_->Serialize())});
-  for (const std::string_view name : kCompanions) {
+  for (const std::string_view name : train::kCompanionFiles) {
     const Buffer* file = inputs_.Find(absl::StrCat("model/", ToAbsl(name)));
     if (file == nullptr || (!own && name != "generation_config.json")) continue;
-    plan.files.push_back({std::string(name), *file});
+    plan.files.push_back(
+        {std::string(name), train::IsConfiguration(name) ? WithoutCode(*file) : *file});
   }
   return plan;
 }

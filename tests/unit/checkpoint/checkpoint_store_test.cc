@@ -139,19 +139,22 @@ TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
 }
 
 TEST_CASE_METHOD(Fixture, "theta alone is that of the newest state that is whole") {
-  CHECK(*store.LoadTheta() == nullptr);
+  std::vector<std::string> damage;
+  CHECK(*store.LoadTheta(&damage) == nullptr);
   CommitRounds(0, 3);
-  OuterStatePtr state = *store.LoadTheta();
+  OuterStatePtr state = *store.LoadTheta(&damage);
   REQUIRE(state);
   const OuterStateDraft newest = MakeState(3);
   CHECK(state->id == newest->id);
   CHECK(state->theta.span() == absl::Span<const float>(newest->theta.span()));
   CHECK(state->momentum.size() == 0);
+  CHECK(damage.empty());
   Corrupt(StateFile(3), 1000);
-  state = *store.LoadTheta();
+  state = *store.LoadTheta(&damage);
   CHECK(state->id == MakeState(2)->id);
+  CHECK(damage.size() == 1);
   Corrupt(StateFile(2), 1000);
-  CHECK(absl::IsDataLoss(store.LoadTheta().status()));
+  CHECK(absl::IsDataLoss(store.LoadTheta(&damage).status()));
 }
 
 TEST_CASE_METHOD(Fixture, "a record in pieces is one in a piece; without its end it is none") {

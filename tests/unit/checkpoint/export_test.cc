@@ -1,9 +1,11 @@
+#include "core/checkpoint/export.h"
+
 #include <catch2/catch.hpp>
 
 #include "core/base/encoding.h"
 #include "core/base/file_system.h"
-#include "core/checkpoint/export.h"
 #include "core/tensor/safetensors.h"
+#include "core/train/export_files.h"
 
 namespace gdf::checkpoint {
 namespace {
@@ -59,7 +61,8 @@ TEST_CASE("tensors beyond theta are zeros; theta beyond the tensors is refused")
 }
 
 TEST_CASE("a worker cannot write outside the folder or over the weights") {
-  for (const char* name : {"", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "model.safetensors"}) {
+  for (const char* name : {"", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "model.safetensors",
+                           "modeling_evil.py"}) {
     INFO(name);
     train::ExportPlan plan = Plan();
     plan.files.push_back({name, Buffer(std::string("x"))});
@@ -68,6 +71,27 @@ TEST_CASE("a worker cannot write outside the folder or over the weights") {
     CHECK(absl::IsInvalidArgument(ExportHuggingFace(plan, kTheta, tensor::DType::kF32, sink)));
     CHECK_FALSE(files.Exists("/out/model.safetensors"));
   }
+}
+
+TEST_CASE("an export brings no code") {
+  const std::string code =
+      R"({"model_type":"gpt2","auto_map":{"AutoModelForCausalLM":"modeling_evil.Evil"}})";
+  for (const char* name :
+       {"config.json", "tokenizer_config.json", "generation_config.json"}) {
+    INFO(name);
+    CHECK(absl::IsInvalidArgument(train::CheckExportFile(name, code)));
+    CHECK(train::CheckExportFile(name, R"({"model_type":"gpt2"})").ok());
+    CHECK(absl::IsInvalidArgument(train::CheckExportFile(name, "[]")));
+    CHECK(absl::IsInvalidArgument(train::CheckExportFile(name, std::string(100'000, '['))));
+    CHECK(absl::IsInvalidArgument(
+        train::CheckExportFile(name, std::string(train::kMaxConfigurationBytes + 1, ' '))));
+  }
+  train::ExportPlan plan = Plan();
+  plan.files[0].contents = Buffer(code);
+  MemoryFileSystem files;
+  FolderSink sink(files, "/out");
+  CHECK(absl::IsInvalidArgument(ExportHuggingFace(plan, kTheta, tensor::DType::kF32, sink)));
+  CHECK_FALSE(files.Exists("/out/config.json"));
 }
 
 TEST_CASE("a full disk: no file is half there") {

@@ -141,6 +141,12 @@ TEST_CASE(
   CHECK(fetch({theta}).code() == StatusCode::kInvalidArgument);
   header = {{{"../../evil", 1}}, 2, RoundId{4}, state->id.theta};
   CHECK(fetch({"x", theta}).code() == StatusCode::kInvalidArgument);
+  // Side files that GDF does not write, and code, are not taken either.
+  header = {{{"modeling_evil.py", 1}}, 2, RoundId{4}, state->id.theta};
+  CHECK(Says(fetch({"x", theta}), StatusCode::kInvalidArgument, "modeling_evil.py"));
+  const std::string config = R"({"auto_map":{"AutoModelForCausalLM":"modeling_evil.Evil"}})";
+  header = {{{"config.json", config.size()}}, 2, RoundId{4}, state->id.theta};
+  CHECK(Says(fetch({config, theta}), StatusCode::kInvalidArgument, "auto_map"));
 }
 
 TEST_CASE("A node that answers nothing or refuses is told from one that has nothing") {
