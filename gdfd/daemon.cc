@@ -177,9 +177,20 @@ absl::Status Daemon::Parts::OpenNetwork() {
     return job.ok() && job->phase != state::JobPhase::kFinished &&
            std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
   });
-  jobs::JobWorld world{executor, pool, files, *transport, *state, *swarm, chunks, *key,
-                       [this](jobs::WorkerRequest request) { return StartWorker(std::move(request)); },
-                       config.state_dir + "/jobs", config.limits.cpu_threads, [this] { return gpus->Wait(); }};
+  jobs::JobWorld world{
+      executor,
+      pool,
+      files,
+      *transport,
+      *state,
+      *swarm,
+      chunks,
+      *key,
+      [this](jobs::WorkerRequest request) { return StartWorker(std::move(request)); },
+      config.state_dir + "/jobs",
+      config.limits.cpu_threads,
+      [this] { return gpus->Wait(); },
+      jobs::InputBudget(config.limits.disk_cache_bytes)};
   jobs = std::make_unique<jobs::JobHost>(std::move(world), [this] {
     return std::make_unique<jobs::NetworkCoordinator>(*transport, *state, *membership, [this] { return scheduler.get(); });
   });

@@ -42,7 +42,7 @@ struct RemoteControlConfig {
 struct NodeLimits {
   std::optional<uint64_t> upload_bytes_per_sec;    // absent: unlimited
   std::optional<uint64_t> download_bytes_per_sec;  // absent: unlimited
-  uint64_t disk_cache_bytes = uint64_t{20} << 30;  // chunks of jobs, least recently used go first
+  uint64_t disk_cache_bytes = uint64_t{20} << 30;  // chunks of jobs; as much again for their inputs
   std::optional<uint64_t> memory_bytes;            // for tasks; absent: 80 % of the machine's
   int64_t cpu_threads = 0;                         // for tasks; 0: all
   int64_t tasks = 1;                               // that run at the same time

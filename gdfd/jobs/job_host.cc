@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -14,6 +15,10 @@ namespace {
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
+// Results on their way to others at a time. They share what is loaded, one state for each job.
+constexpr int kMaxServed = 4;
+constexpr int kMaxServedPerPeer = 2;
+
 // The digest of θ_round as the job's leads reported it; none when they did not.
 std::optional<Digest> ReportedTheta(state::State& state, const state::Job& job, RoundId round) {
   if (round.value == job.rounds_done && !job.theta.zero()) return job.theta;
@@ -24,6 +29,27 @@ std::optional<Digest> ReportedTheta(state::State& state, const state::Job& job, 
   return (*rounds)[0].theta;
 }
 
+// Whether a result may be given for what `job`, which was read before it was asked for, says: not
+// an older one, and the one that was reported. What is committed on this node may not be reported
+// yet.
+absl::Status CheckNewest(state::State& state, const state::Job& job, const wire::StateId& got,
+                         bool own) {
+  if (got.round.value < job.rounds_done) {
+    return absl::UnavailableError(absl::StrCat("has the parameters after ", got.round.value,
+                                               " rounds, not those after ", job.rounds_done));
+  }
+  GDF_ASSIGN_OR_RETURN(state::Job now, state.job(job.id));
+  const std::optional<Digest> reported = ReportedTheta(state, now, got.round);
+  if (!reported && own) return absl::OkStatus();
+  if (!reported) {
+    return absl::UnavailableError(absl::StrCat("gives parameters after ", got.round.value,
+                                               " rounds, which are not reported"));
+  }
+  if (*reported == got.theta) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
+                                          " rounds are not those that were reported"));
+}
+
 }  // namespace
 
 JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
@@ -32,12 +58,14 @@ JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
       wake_(world_.executor),
       tasks_(world_.executor) {
   state_watcher_ = world_.state.AddWatcher([this](uint64_t) { wake_.Push(true); });
-  registration_ =
-      world_.transport.HandleStream("jobs.artifacts",
-                                    [this](NodeId peer, std::unique_ptr<net::Stream> stream) {
-                                      return ServeArtifacts(peer, std::move(stream));
-                                    },
-                                    {});
+  net::MethodOptions options;
+  options.max_concurrent_per_peer = kMaxServedPerPeer;
+  registration_ = world_.transport.HandleStream(
+      "jobs.artifacts",
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) {
+        return ServeArtifacts(peer, std::move(stream));
+      },
+      options);
 }
 
 JobHost::~JobHost() {
@@ -148,18 +176,51 @@ Task<void> JobHost::End(const state::Job& summary) {
   const absl::Status cleaned = co_await RunOn(world_.pool, world_.executor, std::move(work));
   if (!cleaned.ok())
     Log(LogLevel::kWarning, "job_leftovers", {{"job", ToString(id)}, {"why", cleaned}});
+  if (!keep_data) world_.input_budget.Release(id);
+  // After a start, what was kept counts again. The files are here already: nothing to refuse.
+  if (keep_data && IsMine(*job)) world_.input_budget.Take(id, job->inputs).IgnoreError();
 }
 
-Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(JobId job) {
-  if (const JobTask* task = Find(job); task != nullptr) {
-    if (std::shared_ptr<const Artifacts> now = task->artifacts()) co_return now;
-  }
+Task<void> JobHost::Load(JobId job) {
   auto load = [files = &world_.files, folder = FolderOf(world_, job)] {
     return LoadArtifacts(*files, folder);
   };
   absl::StatusOr<Artifacts> loaded = co_await RunOn(world_.pool, world_.executor, std::move(load));
-  GDF_CO_RETURN_IF_ERROR(loaded.status());
-  co_return std::make_shared<const Artifacts>(*std::move(loaded));
+  absl::StatusOr<std::shared_ptr<const Artifacts>> result = nullptr;
+  if (!loaded.ok()) {
+    result = loaded.status();
+  } else {
+    result = std::make_shared<const Artifacts>(*std::move(loaded));
+    std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
+    loaded_[job] = *result;
+  }
+  const auto waiters = loading_.extract(job);
+  for (const auto& waiter : waiters.mapped()) waiter.Set(result);
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::FromDisk(state::Job job) {
+  if (const auto it = loaded_.find(job.id); it != loaded_.end()) {
+    std::shared_ptr<const Artifacts> found = it->second.lock();
+    if (found != nullptr && found->state->id.round.value >= job.rounds_done) co_return found;
+  }
+  OneShot<absl::StatusOr<std::shared_ptr<const Artifacts>>> result(world_.executor);
+  auto& waiters = loading_[job.id];
+  waiters.push_back(result);
+  if (waiters.size() == 1) tasks_.Spawn(Load(job.id));
+  co_return co_await result.Wait();
+}
+
+Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(state::Job job) {
+  std::shared_ptr<const Artifacts> found;
+  if (const JobTask* task = Find(job.id); task != nullptr) found = task->artifacts();
+  if (found == nullptr) {
+    GDF_CO_ASSIGN_OR_RETURN(found, co_await FromDisk(job));
+  }
+  absl::Status usable = CheckNewest(world_.state, job, found->state->id, /*own=*/true);
+  if (usable.ok()) co_return found;
+  if (!found->passed_over.empty())
+    usable = absl::DataLossError(absl::StrCat(usable.message(), ": ", found->passed_over));
+  co_return usable;
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state::Job job) {
@@ -168,14 +229,10 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state
     if (member == world_.transport.self()) continue;
     absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
         co_await FetchArtifacts(world_.transport, world_.pool, member, job.id);
-    if (fetched.ok()) {
-      const wire::StateId& got = (*fetched)->state->id;
-      const std::optional<Digest> reported = ReportedTheta(world_.state, job, got.round);
-      if (!reported || *reported == got.theta) co_return fetched;
-      fetched = absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
-                                                 " rounds are not those that were reported"));
-    }
-    last = net::NamingPeer(fetched.status(), member);
+    absl::Status usable = fetched.status();
+    if (fetched.ok()) usable = CheckNewest(world_.state, job, (*fetched)->state->id, /*own=*/false);
+    if (usable.ok()) co_return fetched;
+    last = net::NamingPeer(usable, member);
     Log(LogLevel::kWarning, "no_artifacts", {{"job", ToString(job.id)}, {"why", last}});
   }
   co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(job.id)));
@@ -183,42 +240,50 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::Open(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
-  absl::StatusOr<std::shared_ptr<const Artifacts>> here = co_await OpenLocal(id);
-  // A node that left the job early has an old state; the others' is newer.
-  if (here.ok() && (job.theta.zero() || IsMine(job))) co_return here;
-  if (!here.ok() && job.rounds_done == 0) {
+  absl::StatusOr<std::shared_ptr<const Artifacts>> here = co_await OpenLocal(job);
+  if (here.ok()) co_return here;
+  const bool nothing = absl::IsNotFound(here.status());
+  if (job.rounds_done == 0) {
+    if (!nothing) co_return here;
     co_return absl::NotFoundError(
         absl::StrCat("job ", ToString(id), " has no parameters yet: no round is done"));
   }
+  if (!nothing)
+    Log(LogLevel::kWarning, "own_artifacts", {{"job", ToString(id)}, {"why", here.status()}});
   absl::StatusOr<std::shared_ptr<const Artifacts>> remote = co_await OpenRemote(std::move(job));
+  if (remote.ok() || nothing) co_return remote;
   // Of two failures, damage on this disk is the one to act on.
-  if (!remote.ok() && !absl::IsNotFound(here.status())) co_return here;
-  co_return remote;
+  co_return absl::Status(
+      here.status().code(),
+      absl::StrCat(remote.status().message(), "; this node: ", here.status().message()));
 }
 
 Task<void> JobHost::ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream) {
-  absl::StatusOr<std::optional<Buffer>> request = co_await stream->Receive(kCallTimeout);
-  if (!request.ok() || !request->has_value()) co_return;
-  absl::StatusOr<wire::ArtifactCall> call = wire::DecodeArtifactCall((*request)->view());
-  absl::Status allowed = call.status();
-  if (call.ok()) {
-    absl::StatusOr<state::Job> job = world_.state.job(call->job);
-    allowed = job.status();
-    if (job.ok() && peer != job->owner &&
-        std::find(job->members.begin(), job->members.end(), peer) == job->members.end() &&
-        !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
-      allowed = absl::PermissionDeniedError(
-          "only the job's owner, its members and admins may have its parameters");
-    }
+  const absl::Status served = co_await Answer(peer, *stream);
+  if (!served.ok()) stream->Cancel(served);
+}
+
+Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
+  absl::StatusOr<std::optional<Buffer>> request = co_await stream.Receive(kCallTimeout);
+  GDF_CO_RETURN_IF_ERROR(request.status());
+  if (!request->has_value()) co_return absl::InvalidArgumentError("no result was asked for");
+  GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactCall call, wire::DecodeArtifactCall((*request)->view()));
+  GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(call.job));
+  if (peer != job.owner &&
+      std::find(job.members.begin(), job.members.end(), peer) == job.members.end() &&
+      !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
+    co_return absl::PermissionDeniedError(
+        "only the job's owner, its members and admins may have its parameters");
   }
-  if (!allowed.ok()) {
-    stream->Cancel(allowed);
-    co_return;
+  if (serving_ == kMaxServed) {
+    co_return absl::UnavailableError(
+        "this node sends as many results as it does at a time; ask again later");
   }
-  absl::StatusOr<std::shared_ptr<const Artifacts>> artifacts = co_await OpenLocal(call->job);
-  absl::Status sent = artifacts.status();
-  if (artifacts.ok()) sent = co_await SendArtifacts(*stream, *artifacts);
-  if (!sent.ok()) stream->Cancel(sent);
+  ++serving_;
+  const auto done = absl::MakeCleanup([this] { --serving_; });
+  GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts,
+                          co_await OpenLocal(std::move(job)));
+  co_return co_await SendArtifacts(stream, std::move(artifacts));
 }
 
 Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {

@@ -39,9 +39,10 @@ class JobHost {
 
   // Null when the job is not on this node.
   const JobTask* Find(JobId job) const;
-  // The newest parameters that this node can get at: its own, else a member's. kNotFound when no
-  // round is committed yet; kUnavailable when no node that has them is online; kDataLoss when those
-  // that are give others than were reported.
+  // The parameters that the job's record names, or newer ones that are committed here: this node's
+  // own, else a member's. Never older ones. kNotFound when no round is committed yet; kUnavailable,
+  // saying what each node has instead, when no node that has them is online; kDataLoss when those
+  // that are give others than were reported, or have them damaged.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);
   Task<absl::StatusOr<Sampler>> OpenSampler(JobId job);
 
@@ -51,8 +52,12 @@ class JobHost {
   void Follow(const state::Job& summary);
   Task<void> End(const state::Job& job);
   Task<void> ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream);
+  Task<absl::Status> Answer(NodeId peer, net::Stream& stream);
   bool IsMine(const state::Job& job) const;
-  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenLocal(JobId job);
+  Task<void> Load(JobId job);
+  // Who asks while it is being loaded, or while somebody has it, gets the same.
+  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FromDisk(state::Job job);
+  Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenLocal(state::Job job);
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenRemote(state::Job job);
 
   JobWorld world_;
@@ -61,6 +66,10 @@ class JobHost {
   state::State::WatcherId state_watcher_;
   std::map<JobId, std::unique_ptr<JobTask>> jobs_;
   std::set<JobId> cleaned_;  // ended jobs whose leftovers are gone
+  // Results of this node's disk: who waits for one, and those that somebody has.
+  std::map<JobId, std::vector<OneShot<absl::StatusOr<std::shared_ptr<const Artifacts>>>>> loading_;
+  std::map<JobId, std::weak_ptr<const Artifacts>> loaded_;
+  int serving_ = 0;  // results on their way to others
   net::Registration registration_;
   TaskScope tasks_;
 };

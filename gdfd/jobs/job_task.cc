@@ -160,6 +160,7 @@ Task<void> JobTask::GiveUp(absl::Status why) {
 Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
   const state::Job job = job_;  // an epoch may open meanwhile
   GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, world_.state.jobs());
+  GDF_CO_RETURN_IF_ERROR(world_.input_budget.Take(job.id, job.inputs));
   std::vector<JobId> kin;
   for (const state::Job& other : jobs) {
     if (other.owner == job.owner) kin.push_back(other.id);
@@ -178,6 +179,11 @@ Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
     absl::StatusOr<store::Manifest> manifest =
         co_await world_.swarm.Fetch(std::move(request), std::move(show));
     GDF_CO_RETURN_IF_ERROR(Annotate(manifest.status(), input.name));
+    if (manifest->TotalBytes() != input.size_bytes) {
+      co_return absl::InvalidArgumentError(
+          absl::StrCat("input ", input.name, " has ", manifest->TotalBytes(),
+                       " bytes; it was submitted as one of ", input.size_bytes));
+    }
     GDF_CO_RETURN_IF_ERROR(co_await AssembleFiles(input.name, *std::move(manifest), inputs));
   }
   co_return absl::OkStatus();

@@ -22,6 +22,7 @@
 #include "core/train/worker_session.h"
 #include "core/trust/node_key.h"
 #include "gdfd/jobs/artifacts.h"
+#include "gdfd/jobs/input_budget.h"
 
 namespace gdf::jobs {
 
@@ -48,6 +49,7 @@ struct JobWorld {
   int64_t worker_threads = 0;  // 0: as the job says
   // The GPUs of this node that workers can use, once they are known. Null: there are none.
   std::function<Task<std::vector<train::GpuDevice>>()> gpus = {};
+  InputBudget input_budget = InputBudget();
 };
 
 // Folder of one job: inputs/, state/, export/.

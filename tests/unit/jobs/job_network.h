@@ -58,6 +58,7 @@ class JobNetwork {
     SeededRng rng;
     MemoryFileSystem files;
     uint64_t memory_bytes = uint64_t{8} << 30;
+    uint64_t inputs_cap_bytes = uint64_t{1} << 20;  // takes effect with Start
     sim::SimWorker::Fault fault;  // of its workers
     int workers = 0;              // started
     std::vector<train::GpuDevice> gpus;  // found a minute after the start, as by a slow driver
@@ -147,7 +148,8 @@ class JobNetwork {
                    },
                    "/jobs",
                    /*worker_threads=*/0,
-                   [&node] { return GpusOf(&node); }};
+                   [&node] { return GpusOf(&node); },
+                   InputBudget(node.inputs_cap_bytes)};
     node.host = std::make_unique<JobHost>(std::move(world), [&node] {
       return std::make_unique<NetworkCoordinator>(*node.transport, *node.state, *node.membership,
                                                   [&node] { return node.scheduler.get(); });
@@ -188,7 +190,7 @@ class JobNetwork {
     submit.name = spec->name;
     submit.submit_token = absl::StrCat("token-", ++submissions_);
     submit.spec_yaml = yaml;
-    submit.inputs = {{"data", digest, text.size(), node.id()}};
+    submit.inputs = {{"data", digest, submit_as_bytes.value_or(text.size()), node.id()}};
     submit.planned_rounds = static_cast<uint64_t>(config::NumRounds(*spec));
     const absl::StatusOr<wire::CommandResult> result = Propose(node, std::move(submit));
     INFO(result.status());
@@ -225,6 +227,8 @@ class JobNetwork {
   SimExecutor& executor() { return executor_; }
   sim::SimNetwork& network() { return network_; }
   InlinePool& pool() { return pool_; }
+  uint64_t num_params = 100;                // of the models that are trained
+  std::optional<uint64_t> submit_as_bytes;  // instead of the size that inputs have
 
  private:
   static trust::NodeKey KeyOf(int number) {
@@ -247,7 +251,7 @@ class JobNetwork {
     node->devices.push_back(request.gpu ? request.gpu->name : "cpu");
     if (request.gpu && !node->gpu_trouble.ok()) co_return node->gpu_trouble;
     sim::SimWorkerOptions options;
-    options.num_params = 100;
+    options.num_params = self->num_params;
     options.seed = 5;
     options.node = node->id();
     auto fault = [node](std::string_view call, RoundId round) {

@@ -1,3 +1,4 @@
+#include "core/wire/artifact_messages.h"
 #include "tests/unit/jobs/job_network.h"
 
 namespace gdf::jobs {
@@ -8,6 +9,11 @@ using trust::Role;
 using trust::RoleSet;
 
 using Opened = absl::StatusOr<std::shared_ptr<const Artifacts>>;
+
+Task<void> Serve(std::shared_ptr<const Artifacts> artifacts, std::unique_ptr<net::Stream> stream) {
+  (co_await stream->Receive()).IgnoreError();
+  (co_await SendArtifacts(*stream, artifacts)).IgnoreError();
+}
 
 TEST_CASE(
     "A job is placed, trained and ends; its data goes, its parameters stay and go to those who may "
@@ -105,6 +111,169 @@ TEST_CASE("A job that is not kept leaves nothing on its nodes") {
     }));
     CHECK(node->chunks->Owners().empty());
   }
+}
+
+// The files of the newest round in `node`'s folder of job j1, of `kind`.
+std::string NewestFile(JobNetwork::Node& node, const std::string& kind) {
+  std::string newest;
+  const std::vector<std::string> names = *node.files.List("/jobs/j1/state");
+  for (const std::string& name : names) {
+    if (name.rfind(kind + "-", 0) == 0) newest = std::max(newest, name);
+  }
+  REQUIRE_FALSE(newest.empty());
+  return "/jobs/j1/state/" + newest;
+}
+
+void Damage(JobNetwork::Node& node, const std::string& path) {
+  std::string bytes = *node.files.Read(path);
+  bytes[bytes.size() / 2] ^= 1;
+  REQUIRE(node.files.WriteAtomic(path, bytes).ok());
+}
+
+TEST_CASE("The newest parameters are given, or none: never those of a round before") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& owner = net.Add({Role::kSubmitter});
+  const JobId id = net.Submit(owner, JobYaml("  count: 2\n"));
+  REQUIRE(net.Finishes(id));
+  const state::Job job = net.Job(id);
+  REQUIRE(job.verdict == wire::Verdict::kSucceeded);
+  for (auto* node : {&n1, &n2, &owner}) {
+    REQUIRE(net.Comes([&] {
+      return node->host->Find(id) == nullptr &&
+             node->state->job(id)->phase == state::JobPhase::kFinished;
+    }));
+  }
+  const auto gives = [&](JobNetwork::Node& node) {
+    const Opened opened = net.Await(node.host->Open(id));
+    INFO(node.number << ": " << opened.status());
+    return opened.ok() && (*opened)->state->id.theta == job.theta;
+  };
+  const std::string damaged = NewestFile(n2, "state");
+  Damage(n2, damaged);
+  const checkpoint::OuterStatePtr older = LoadArtifacts(n2.files, "/jobs/j1")->state;
+  REQUIRE(older->id.round == RoundId{2});
+  for (auto* node : {&n1, &n2, &owner}) CHECK(gives(*node));  // n2 has it from n1
+
+  // Nobody else has it: all say what is wrong, and where.
+  Damage(n1, NewestFile(n1, "committed"));
+  for (auto* node : {&n1, &n2}) {
+    const absl::Status why = net.Await(node->host->Open(id)).status();
+    CHECK(Says(why, StatusCode::kDataLoss, "after 2 rounds, not those after 3"));
+    CHECK(Says(why, StatusCode::kDataLoss, "this node: "));
+  }
+  CHECK(Says(net.Await(n2.host->Open(id)).status(), StatusCode::kDataLoss, damaged));
+  CHECK(Says(net.Await(owner.host->Open(id)).status(), StatusCode::kDataLoss,
+             "after 2 rounds, not those after 3"));
+
+  // Nor does a member get an older round accepted by serving it, or a newer one that nobody knows.
+  auto old = std::make_shared<Artifacts>(*LoadArtifacts(n2.files, "/jobs/j1"));
+  SECTION("older") {}
+  SECTION("made up") {
+    auto state = std::make_shared<checkpoint::OuterState>(
+        checkpoint::OuterState{older->id, *tensor::FlatBuffer::Zeros(100), {}});
+    state->id.round = RoundId{4};
+    checkpoint::Identify(*state);
+    old->state = state;
+  }
+  for (auto* node : {&n1, &n2}) node->host.reset();
+  const auto serve = [&](JobNetwork::Node& node) {
+    return node.transport->HandleStream("jobs.artifacts",
+                                        [old](NodeId, std::unique_ptr<net::Stream> stream) {
+                                          return Serve(old, std::move(stream));
+                                        },
+                                        {});
+  };
+  const net::Registration first = serve(n1), second = serve(n2);
+  CHECK(Says(net.Await(owner.host->Open(id)).status(), StatusCode::kUnavailable, "rounds"));
+}
+
+Task<std::unique_ptr<net::Stream>> Ask(net::Transport& transport, NodeId node, JobId job) {
+  absl::StatusOr<std::unique_ptr<net::Stream>> stream =
+      co_await transport.Open(node, "jobs.artifacts", net::Priority::kBulk, absl::Seconds(10));
+  REQUIRE(stream.ok());
+  Buffer call(wire::Encode(wire::ArtifactCall{job}));
+  (co_await (*stream)->Send(std::move(call))).IgnoreError();
+  co_return *std::move(stream);
+}
+
+Task<absl::Status> FirstOf(net::Stream& stream) { co_return (co_await stream.Receive()).status(); }
+
+TEST_CASE("Few results are on their way at a time, and all share what is loaded") {
+  JobNetwork net;
+  net.num_params = 700'000;  // 2.8 MB: more than a stream takes unread
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  std::vector<JobNetwork::Node*> admins;
+  for (int i = 0; i < 3; ++i) admins.push_back(&net.Add({Role::kAdmin}));
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(net.Finishes(id));
+  REQUIRE(net.Comes([&] { return n2.host->Find(id) == nullptr; }));
+
+  std::vector<std::unique_ptr<net::Stream>> streams;
+  for (auto* admin : admins) {
+    for (int i = 0; i < 2; ++i) {
+      streams.push_back(net.Await(Ask(*admin->transport, n2.id(), id)));
+      net.Pass(absl::Seconds(1));
+    }
+  }
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const absl::Status first = net.Await(FirstOf(*streams[i]));
+    INFO(i);
+    CHECK((i < 4 ? first.ok() : Says(first, StatusCode::kUnavailable, "ask again later")));
+  }
+  const auto third = net.Await(Ask(*admins[0]->transport, n2.id(), id));
+  CHECK(net.Await(FirstOf(*third)).code() == StatusCode::kResourceExhausted);
+  const Opened one = net.Await(n2.host->Open(id));
+  const Opened two = net.Await(n2.host->Open(id));
+  REQUIRE(one.ok());
+  CHECK(one->get() == two->get());
+
+  streams.clear();
+  net.Pass(absl::Seconds(1));
+  const auto again = net.Await(Ask(*admins[2]->transport, n2.id(), id));
+  CHECK(net.Await(FirstOf(*again)).ok());
+}
+
+TEST_CASE("Inputs that do not fit under the owner's limit are not written, and the event says so") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  net.Crash(n2);
+  n2.inputs_cap_bytes = 1000;
+  net.Start(n2);
+  REQUIRE(net.Comes([&] { return net.coordinator().membership->IsOnline(n2.id()); }));
+  const JobId kept = net.Submit(n1, JobYaml("  count: 1\n  where: [n2]\n", "  keep_data: true\n"),
+                                std::string(600, 'k'));
+  REQUIRE(net.Finishes(kept));
+  REQUIRE(net.Job(kept).verdict == wire::Verdict::kSucceeded);
+  SECTION("beside what another job has kept") {}
+  SECTION("also after a start") {
+    net.Crash(n2);
+    net.Start(n2);
+    REQUIRE(net.Comes([&] { return net.coordinator().membership->IsOnline(n2.id()); }));
+  }
+  const JobId more = net.Submit(n1, JobYaml("  count: 1\n  where: [n2]\n"), std::string(500, 'm'));
+  REQUIRE(net.Finishes(more));
+  CHECK(net.Job(more).verdict == wire::Verdict::kFailed);
+  CHECK(net.HasEvent("limits.disk_cache"));
+  CHECK_FALSE(n2.files.Exists("/jobs/j2/inputs/data/data.txt"));
+  const JobId fits = net.Submit(n1, JobYaml("  count: 1\n  where: [n2]\n"), std::string(400, 'f'));
+  REQUIRE(net.Finishes(fits));
+  CHECK(net.Job(fits).verdict == wire::Verdict::kSucceeded);
+}
+
+TEST_CASE("A job's inputs are as large as it was submitted with") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  net.submit_as_bytes = 1;
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kFailed);
+  CHECK(net.HasEvent("it was submitted as one of 1"));
+  CHECK_FALSE(n2.files.Exists("/jobs/j1/inputs/data/data.txt"));
 }
 
 TEST_CASE("A job without a committed round has no parameters yet") {
