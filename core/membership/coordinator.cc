@@ -76,13 +76,17 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServeJoin(NodeId peer, Buffer request)
   command.actor = peer;
   GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
   GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
-  Log(LogLevel::kInfo, "join", {{"node", peer.Short()}, {"result", result.status}});
-  transport_.RecheckAdmission();
+  // Anybody may try: a refusal leaves no trace that could fill a disk.
+  Log(result.status.ok() ? LogLevel::kInfo : LogLevel::kDebug, "join",
+      {{"node", peer.Short()}, {"result", result.status}});
+  if (result.status.ok()) transport_.RecheckAdmission();
   co_return Buffer(
       wire::Encode(wire::JoinAnswer{wire::EncodeCommandResult(result), network.genesis_record}));
 }
 
 Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer request) {
+  GDF_CO_RETURN_IF_ERROR(
+      allowances_[peer].Take(request.size(), transport_.executor().clock().Monotonic()));
   GDF_CO_ASSIGN_OR_RETURN(wire::Command command, wire::DecodeCommand(request.view()));
   command.actor = peer;
   GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));

@@ -5,11 +5,13 @@
 #define GDF_CORE_MEMBERSHIP_COORDINATOR_H_
 
 #include <list>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/base/task.h"
+#include "core/membership/allowance.h"
 #include "core/net/transport.h"
 #include "core/state/command_log.h"
 #include "core/state/state.h"
@@ -45,6 +47,7 @@ class Coordinator {
   net::Transport& transport_;
   state::State& state_;
   state::CommandLog log_;
+  std::map<NodeId, Allowance> allowances_;  // of members that have proposed
   std::list<Watcher> watchers_;
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;  // last: its handlers go first

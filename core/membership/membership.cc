@@ -399,7 +399,7 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
     co_await Sleep(env_.executor, pause);
     pause = std::min(pause * 2, kLastRetry);
   }
-  if (!result.ok()) co_return result;
+  if (!result.ok() || !result->status.ok()) co_return result;  // a refusal is no entry
   // The caller may look at the state next: wait until it is there.
   while (true) {
     absl::StatusOr<std::optional<wire::CommandResult>> known =

@@ -13,7 +13,7 @@ absl::StatusOr<wire::CommandResult> CommandLog::Propose(wire::Command command) {
   // The calendar may jump back; the log does not.
   command.at_unix_ms = std::max(state_.last_time_unix_ms(), absl::ToUnixMillis(clock_.Now()));
   GDF_RETURN_IF_ERROR(wire::CheckCommand(command));
-  return state_.Apply(state_.last_applied() + 1, wire::EncodeCommand(command));
+  return state_.Append(command);
 }
 
 }  // namespace gdf::state

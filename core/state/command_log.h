@@ -21,7 +21,7 @@ class CommandLog {
 
   // Returns once the command is on the disk and applied; a repeated request gets the first result
   // without a new entry. `command.at_unix_ms` is overwritten. A refused command is a result with a
-  // failed status; the outer Status is for a command that cannot be one (kInvalidArgument) and for
+  // failed status, and no entry; the outer Status is for a command that cannot be one (kInvalidArgument) and for
   // the disk (kResourceExhausted, kDataLoss), and then nothing has changed.
   // `command.actor` must have been authenticated by the caller.
   absl::StatusOr<wire::CommandResult> Propose(wire::Command command);

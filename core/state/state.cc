@@ -67,21 +67,31 @@ absl::StatusOr<wire::CommandResult> State::Apply(uint64_t index, std::string_vie
   }
   absl::StatusOr<wire::Command> command = wire::DecodeCommand(command_bytes);
   GDF_RETURN_IF_ERROR(Annotate(command.status(), absl::StrCat("log entry ", index)));
+  return Record(*command, command_bytes, Refusals::kRecorded);
+}
 
+absl::StatusOr<wire::CommandResult> State::Append(const wire::Command& command) {
+  return Record(command, wire::EncodeCommand(command), Refusals::kDropped);
+}
+
+absl::StatusOr<wire::CommandResult> State::Record(const wire::Command& command, std::string_view command_bytes,
+                                                  Refusals refusals) {
+  const uint64_t index = last_applied_ + 1;
   db_->ClearError();
   wire::CommandResult result;
   const Digest chain = NextLogDigest(chain_, command_bytes);
-  const int64_t time = std::max(last_time_, command->at_unix_ms);
+  const int64_t time = std::max(last_time_, command.at_unix_ms);
   GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
-  GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, ResultOf(command->actor, command->request));
+  GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, ResultOf(command.actor, command.request));
   if (first) {
     result = *std::move(first);
   } else {
-    GDF_RETURN_IF_ERROR(RunOrUndo(*db_, *command, &result));
+    GDF_RETURN_IF_ERROR(RunOrUndo(*db_, command, &result));
     // The first entry founds the network; a log that starts otherwise is none.
     if (index == 1) GDF_RETURN_IF_ERROR(result.status);
+    if (!result.status.ok() && refusals == Refusals::kDropped) return result;
     GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO requests(log_index, actor, request, result) VALUES(?, ?, ?, ?)", index,
-                                 ToBlob(command->actor), ToBlob(command->request),
+                                 ToBlob(command.actor), ToBlob(command.request),
                                  ToBlob(wire::EncodeCommandResult(result))));
   }
   GDF_RETURN_IF_ERROR(db_->Run("DELETE FROM requests WHERE log_index <= ?",

@@ -41,10 +41,13 @@ class State {
 
   // Applies entry `index`, which must be last_applied() + 1 (kOutOfRange otherwise); one that is
   // applied already gives kAlreadyExists. A command that is not allowed gives a result with its
-  // reason and is logged all the same. The returned Status is an error of the log or the disk (bytes that
+  // reason and is an entry all the same. The returned Status is an error of the log or the disk (bytes that
   // are no command: kInvalidArgument; disk full: kResourceExhausted) and leaves the state untouched.
   // On success the change is on the disk.
   absl::StatusOr<wire::CommandResult> Apply(uint64_t index, std::string_view command_bytes);
+  // Makes `command` the next entry and applies it, as Apply; but one that is not allowed becomes no entry and
+  // changes nothing, so that who may do nothing adds nothing. For the one who writes the log.
+  absl::StatusOr<wire::CommandResult> Append(const wire::Command& command);
 
   // The result of an earlier command of `actor` with this request id, if it is still known.
   absl::StatusOr<std::optional<wire::CommandResult>> ResultOf(const NodeId& actor,
@@ -90,6 +93,9 @@ class State {
  private:
   explicit State(std::unique_ptr<store::Database> db) : db_(std::move(db)) {}
   static absl::StatusOr<std::unique_ptr<State>> Create(std::unique_ptr<store::Database> db);
+  enum class Refusals { kRecorded, kDropped };
+  absl::StatusOr<wire::CommandResult> Record(const wire::Command& command, std::string_view command_bytes,
+                                             Refusals refusals);
 
   std::unique_ptr<store::Database> db_;
   uint64_t last_applied_ = 0;

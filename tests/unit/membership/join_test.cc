@@ -87,6 +87,21 @@ TEST_CASE("An invite that is used up, expired, revoked, forged or of another net
   CHECK(n2.Join(n1.MakeInvite({Role::kContributor})).ok());
 }
 
+TEST_CASE("What a stranger is refused grows nobody's log") {
+  LoopThread loop;
+  TestMember n1(loop, 1), member(loop, 2), stranger(loop, 3);
+  n1.Found();
+  member.JoinAs(n1, {Role::kContributor});
+  trust::Invite forged = n1.MakeInvite({Role::kContributor});
+  const uint64_t entries = n1.applied();
+  for (int i = 0; i < 20; ++i) {
+    forged.Randomize(stranger.rng());
+    REQUIRE(Says(stranger.Join(forged), StatusCode::kPermissionDenied, "has not issued that invite"));
+  }
+  CHECK(n1.applied() == entries);
+  CHECK(member.Follows(n1));
+}
+
 TEST_CASE("A counted invite admits as many nodes as it says") {
   LoopThread loop;
   TestMember n1(loop, 1), n2(loop, 2), n3(loop, 3), n4(loop, 4);

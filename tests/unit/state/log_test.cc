@@ -52,11 +52,47 @@ TEST_CASE("a repeated request gets the first result and no second entry") {
   const std::string bytes = w.state->LogEntries(entries, 1)->at(0).command;
   CHECK(*w.state->Apply(entries + 1, bytes) == first);
   CHECK(w.state->jobs()->size() == 1);
-  // Refusals are remembered too, and requests of others are not shown.
+  // Requests of others are not shown.
   command.actor = IdOf("x");
   CHECK(absl::IsPermissionDenied(w.log.Propose(command)->status));
-  CHECK(absl::IsPermissionDenied(w.log.Propose(command)->status));
-  CHECK(w.state->last_applied() == entries + 2);
+}
+
+TEST_CASE("a refused command is no entry, leaves no row and takes no remembered request's place") {
+  World w;
+  w.Found();
+  wire::Command command;
+  command.request[0] = 7;
+  command.actor = IdOf("c");
+  command.body = World::Submission("t");
+  const auto first = *w.log.Propose(command);
+  const uint64_t entries = w.state->last_applied();
+  const Digest before = *w.state->StateDigest();
+  for (size_t i = 0; i < State::kMaxRequests + 1; ++i) {
+    REQUIRE(absl::IsPermissionDenied(w.Do("stranger", w.JoinWith("guess", "stranger"))));
+  }
+  CHECK(w.state->last_applied() == entries);
+  CHECK(*w.state->StateDigest() == before);
+  CHECK(*w.log.Propose(command) == first);
+  CHECK(w.state->last_applied() == entries);
+}
+
+TEST_CASE("a log that holds refused commands is applied all the same") {
+  World w;
+  w.Found();
+  wire::Command refused;
+  refused.request[0] = 9;
+  refused.actor = IdOf("x");
+  refused.at_unix_ms = w.now_ms();
+  refused.body = World::Submission("t");
+  const auto result = w.state->Apply(2, wire::EncodeCommand(refused));
+  REQUIRE(result.ok());
+  CHECK(absl::IsPermissionDenied(result->status));
+  CHECK(w.state->last_applied() == 2);
+  CHECK(w.state->jobs()->empty());
+  CHECK(*w.log.Propose(refused) == *result);  // remembered, as it is an entry
+  auto replica = *State::OpenInMemory();
+  Replay(*w.state, *replica);
+  CHECK(*replica->StateDigest() == *w.state->StateDigest());
 }
 
 TEST_CASE("entries are applied in order, once; bytes that are no command change nothing") {
