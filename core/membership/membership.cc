@@ -39,7 +39,8 @@ bool IsNumbered(std::string_view given, std::string_view wished) {
 
 }  // namespace
 
-Membership::Membership(Environment env) : env_(env), tasks_(env.executor) {
+Membership::Membership(Environment env)
+    : env_(env), tasks_(env.executor), following_log_(env.executor) {
   env_.transport.SetAdmission([this](NodeId peer) { return Admit(peer); });
   state_watcher_ = env_.state.AddWatcher([this](uint64_t index) { OnApplied(index); });
 }
@@ -104,7 +105,7 @@ void Membership::Start(wire::NodeProfile profile) {
       coordinators.end()) {
     Serve();
   } else {
-    tasks_.Spawn(Follow());
+    following_log_.Spawn(Follow());
   }
 }
 
@@ -177,16 +178,32 @@ Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name)
     joining_.reset();
     co_return outcome;
   }
-  tasks_.Spawn(Follow());
+  following_log_.Spawn(Follow());
   while (joining_) {
     const bool progress = co_await WaitApplied(env_.state.last_applied() + 1, kJoinTimeout);
-    if (!progress) {
-      co_return absl::DeadlineExceededError(
-          absl::StrCat("joined, but the network's log does not arrive; it is still being tried",
-                       last_error_.ok() ? "" : absl::StrCat(" (", last_error_.message(), ")")));
-    }
+    if (!progress) co_return GiveUpJoining();
   }
   co_return absl::OkStatus();
+}
+
+// A log of which a part is here goes on as after a restart. Without any, this node is in no network,
+// whatever its coordinator says, and may join or found one.
+absl::Status Membership::GiveUpJoining() {
+  joining_.reset();
+  const std::string why = last_error_.ok() ? "" : absl::StrCat(" (", last_error_.message(), ")");
+  if (env_.state.has_network()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("joined, but the network's log does not go on; it is still being tried", why));
+  }
+  following_log_.Clear();
+  following_ = false;
+  online_.clear();
+  last_error_ = absl::OkStatus();
+  env_.transport.RecheckAdmission();
+  return absl::DeadlineExceededError(absl::StrCat(
+      "the coordinator took this node in, but the network's log does not arrive: this node is in no "
+      "network; join again when the coordinator is well",
+      why));
 }
 
 Task<void> Membership::Follow() {

@@ -57,7 +57,8 @@ class Membership {
   // Joins with an invite and returns when the local state knows this node as a member.
   // kFailedPrecondition when in a network already; kPermissionDenied with the network's reason
   // (expired, used up, revoked, unknown); kUnavailable when no coordinator of the invite answers
-  // with the right key.
+  // with the right key; kDeadlineExceeded when the network's log does not arrive: then this node is
+  // in no network, unless a part of the log came.
   Task<absl::Status> Join(trust::Invite invite, std::string node_name);
 
   // Has a command recorded, and returns once the local state has applied it. The outer status:
@@ -82,6 +83,7 @@ class Membership {
  private:
   net::Admission Admit(const NodeId& peer);
   void OnApplied(uint64_t index);
+  absl::Status GiveUpJoining();
   Task<void> RecheckSoon();
   void Serve();
   Task<void> Follow();
@@ -109,6 +111,7 @@ class Membership {
   std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry
   state::State::WatcherId state_watcher_;
   TaskScope tasks_;
+  TaskScope following_log_;
 };
 
 }  // namespace gdf::membership
