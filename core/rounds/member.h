@@ -23,6 +23,8 @@ class RoundLead;
 struct Training {
   RoundId round;
   Digest start_theta;
+  absl::Duration begun;
+  bool slow = false;          // and the coordinators were told
   bool finished = false;
   absl::Status status;        // of this node's worker
   wire::RoundReport report;   // when OK
@@ -50,6 +52,8 @@ class JobMember::Impl {
   // --- For the lead on this node ---
   const RoundEnv& env() const { return env_; }
   const std::optional<wire::Commit>& commit() const { return commit_; }
+  // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
+  absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
   Task<absl::StatusOr<wire::RoundReply>> CallLocal(wire::RoundRequest request);
   // Loss at the parameters that the worker holds now: it is queued behind what the worker does, before what comes.
@@ -71,6 +75,7 @@ class JobMember::Impl {
   Task<void> ServeState(NodeId peer, std::unique_ptr<net::Stream> stream);
   Task<void> ActivateEpoch(Epoch epoch);
   Task<void> WatchLead();
+  Task<void> ReportSlowTraining();
   absl::Duration SilenceAllowed();
   void NodeFailed(const absl::Status& why);
 

@@ -115,6 +115,12 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter ente
   co_return wire::RoundReply(std::move(reply));
 }
 
+absl::Status JobMember::Impl::CheckCommit(const wire::Commit& commit) const {
+  absl::StatusOr<std::vector<NodeId>> members = env_.coordinator.MembersOf(env_.job, commit.receipt.tag.epoch);
+  GDF_RETURN_IF_ERROR(Annotate(members.status(), "a commit"));
+  return VerifyCommit(commit, env_.job, *members);
+}
+
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState sync) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
   if (sync.install && state_->id == sync.target) co_return DoneReply(Traffic());
@@ -123,13 +129,18 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
                                                          state_->id.round.value));
   }
   if (sync.commit) {
-    GDF_CO_RETURN_IF_ERROR(VerifyCommit(*sync.commit, env_.job));
+    GDF_CO_RETURN_IF_ERROR(CheckCommit(*sync.commit));
     if (!(sync.commit->receipt.result == sync.target)) {
       co_return absl::InvalidArgumentError("the commit is not of the state to be fetched");
     }
   } else if (sync.install && sync.target.round.value != 0) {
     co_return absl::InvalidArgumentError(
         absl::StrCat("round ", sync.target.round.value, " comes without its commit"));
+  }
+  // A lead that does not know of this node's state asks again once it does.
+  if (sync.install && Rank(sync.commit) < Rank(commit_)) {
+    co_return absl::FailedPreconditionError(absl::StrCat("round ", sync.target.round.value, " comes before round ",
+                                                         state_->id.round.value, ", which is committed here"));
   }
   activity_ = absl::StrCat("fetching round ", sync.target.round.value);
   OuterStateDraft fetched = shadow_;
@@ -195,6 +206,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan p
     training_ = std::make_shared<Training>();
     training_->round = plan.tag.round;
     training_->start_theta = plan.start_theta;
+    training_->begun = env_.executor.clock().Monotonic();
     scope_.Spawn(Train(training_, plan));
   }
   std::shared_ptr<Training> training = training_;
@@ -297,8 +309,8 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   const wire::Receipt& receipt = commit.commit.receipt;
   if (state_->id == receipt.result) co_return DoneReply(Traffic());
   GDF_CO_RETURN_IF_ERROR(Admit(known_->lead, commit));
-  GDF_CO_RETURN_IF_ERROR(VerifyCommit(commit.commit, env_.job));
   if (receipt.tag.epoch != commit.tag.epoch) co_return absl::InvalidArgumentError("the commit is of another epoch");
+  GDF_CO_RETURN_IF_ERROR(CheckCommit(commit.commit));
   GDF_CO_RETURN_IF_ERROR(CheckReceipt(receipt));
   activity_ = "committing";
   shadow_->id.cursor = receipt.result.cursor;

@@ -230,6 +230,19 @@ absl::Duration JobMember::Impl::SilenceAllowed() {
   return heard_in_epoch_ ? 2 * env_.timings.reconnect : env_.timings.enter;
 }
 
+// The coordinators need not take the lead's word that this node keeps the others waiting.
+Task<void> JobMember::Impl::ReportSlowTraining() {
+  const std::shared_ptr<Training> training = training_;
+  if (!training || training->finished || training->slow) co_return;
+  if (env_.executor.clock().Monotonic() - training->begun <= env_.spec.rounds.round_deadline) co_return;
+  training->slow = true;
+  EpochRequest request{env_.job, known_->epoch, {env_.transport.self()},
+                       absl::StrCat("node ", env_.transport.self().Short(), " trains on round ", training->round.value,
+                                    " for longer than the round's deadline")};
+  const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
+  if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
+}
+
 Task<void> JobMember::Impl::WatchLead() {
   absl::Duration connected_at = env_.executor.clock().Monotonic();
   absl::Duration asked_at = -absl::InfiniteDuration();
@@ -237,7 +250,9 @@ Task<void> JobMember::Impl::WatchLead() {
   while (!ended_) {
     co_await Sleep(env_.executor, env_.timings.reconnect / 2);
     const absl::Duration now = env_.executor.clock().Monotonic();
-    if (ended_ || !known_ || known_->lead == env_.transport.self()) continue;
+    if (ended_ || !known_) continue;
+    co_await ReportSlowTraining();
+    if (ended_ || known_->lead == env_.transport.self()) continue;
     const bool connected = env_.transport.Connected(known_->lead);
     if (connected) connected_at = now;
     const absl::Duration since = connected ? last_heard_ : std::max(last_heard_, connected_at);

@@ -33,11 +33,15 @@ absl::Status VerifySignature(const wire::Receipt& receipt, const wire::NodeSigna
                   absl::StrCat("receipt of ", receipt.tag.ToString(), " signed by node ", signer.Short()));
 }
 
-absl::Status VerifyCommit(const wire::Commit& commit, JobId job) {
+absl::Status VerifyCommit(const wire::Commit& commit, JobId job, const std::vector<NodeId>& members) {
   const wire::Receipt& receipt = commit.receipt;
   if (receipt.tag.job != job) {
     return absl::InvalidArgumentError(
         absl::StrCat("a commit of ", receipt.tag.ToString(), " came to ", ToString(job)));
+  }
+  if (receipt.voters != members) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the voters of ", receipt.tag.ToString(), " are not the epoch's members"));
   }
   std::set<NodeId> signers;
   for (const wire::NodeSignature& signature : commit.signatures) {
@@ -53,6 +57,11 @@ absl::Status VerifyCommit(const wire::Commit& commit, JobId job) {
                                                     " voters, expected ", majority));
   }
   return absl::OkStatus();
+}
+
+std::pair<Epoch, RoundId> Rank(const std::optional<wire::Commit>& commit) {
+  if (!commit) return {};
+  return {commit->receipt.tag.epoch, commit->receipt.result.round};
 }
 
 }  // namespace gdf::rounds

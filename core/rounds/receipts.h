@@ -2,6 +2,10 @@
 #ifndef GDF_CORE_ROUNDS_RECEIPTS_H_
 #define GDF_CORE_ROUNDS_RECEIPTS_H_
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "core/trust/node_key.h"
 #include "core/wire/round_messages.h"
@@ -14,9 +18,13 @@ wire::NodeSignature SignReceipt(const trust::NodeKey& key, const wire::Receipt& 
 absl::Status VerifySignature(const wire::Receipt& receipt, const wire::NodeSignature& signature,
                              const NodeId& signer);
 
-// kPermissionDenied unless a majority of the receipt's voters signed it, each once; kInvalidArgument when it is of
-// another job.
-absl::Status VerifyCommit(const wire::Commit& commit, JobId job);
+// kPermissionDenied unless the receipt's voters are `members`, those that the coordinators opened its epoch with, and a
+// majority of them signed it, each once; kInvalidArgument when it is of another job.
+absl::Status VerifyCommit(const wire::Commit& commit, JobId job, const std::vector<NodeId>& members);
+
+// Of two committed states the one of the later epoch wins: what an epoch without a majority of the one before it rolled
+// back stays rolled back. No commit: θ_0.
+std::pair<Epoch, RoundId> Rank(const std::optional<wire::Commit>& commit);
 
 }  // namespace gdf::rounds
 

@@ -8,14 +8,6 @@
 #include "core/rounds/round_lead.h"
 
 namespace gdf::rounds {
-namespace {
-
-// Later epochs win: what an epoch without a majority of the one before it rolled back stays rolled back.
-std::pair<Epoch, RoundId> Rank(const wire::EnterReply& reply) {
-  return {reply.commit ? reply.commit->receipt.tag.epoch : Epoch{0}, reply.committed.round};
-}
-
-}  // namespace
 
 Task<absl::Status> RoundLead::EnterEpoch() {
   absl::StatusOr<Answers> answers = co_await AskMembers();
@@ -54,7 +46,7 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
       const auto* entered = reply.ok() ? std::get_if<wire::EnterReply>(&*reply) : nullptr;
       absl::Status valid = reply.ok() ? absl::InvalidArgumentError("answered with something else") : reply.status();
       if (entered != nullptr) {
-        valid = entered->commit ? VerifyCommit(*entered->commit, env_.job) : absl::OkStatus();
+        valid = entered->commit ? member_.CheckCommit(*entered->commit) : absl::OkStatus();
         if (valid.ok() && entered->num_params != env_.loaded.layout.num_params()) {
           valid = absl::InvalidArgumentError(absl::StrCat("has a model of ", entered->num_params, " parameters, expected ",
                                                           env_.loaded.layout.num_params()));
@@ -129,7 +121,7 @@ absl::Status RoundLead::ChooseState(const Answers& answers) {
   }
   const wire::EnterReply* best = &self->second;  // θ_0 is the lead's
   for (const auto& [node, reply] : answers.by_node) {
-    if (Rank(*best) < Rank(reply)) best = &reply;
+    if (Rank(best->commit) < Rank(reply.commit)) best = &reply;
   }
   position_ = best->committed;
   commit_ = best->commit;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/compute_pool.h"
 #include "core/base/executor.h"
@@ -39,6 +40,8 @@ class Coordinator {
   virtual Task<absl::Status> ReportJob(wire::ReportJob report) = 0;
   virtual Task<absl::Status> FinishJob(wire::FinishJob finish) = 0;
   virtual Task<absl::Status> ReportEvent(wire::JobEvent event) = 0;
+  // Who the coordinators opened an epoch with, from this node's replica of their record; kNotFound: it has none.
+  virtual absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) = 0;
 };
 
 // How long a job waits for what. Every wait has one of these or the job's round_deadline.

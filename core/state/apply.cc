@@ -193,7 +193,7 @@ absl::Status Applier::On(const wire::RotateKey& c) {
     return absl::AlreadyExistsError(absl::StrCat("key ", fresh.Short(), " is or was in use in this network"));
   }
   GDF_ASSIGN_OR_RETURN(const int64_t running,
-                       Count("jobs j JOIN job_members m ON m.job = j.id WHERE j.phase = 1 AND m.node = ?",
+                       Count("jobs j JOIN job_members m ON m.job = j.id AND m.epoch = j.epoch WHERE j.phase = 1 AND m.node = ?",
                              ToBlob(actor())));
   if (running != 0) {
     return absl::FailedPreconditionError(

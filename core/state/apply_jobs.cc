@@ -86,10 +86,11 @@ absl::Status Applier::On(const wire::OpenEpoch& c) {
   for (const NodeId& member : c.members) {
     GDF_RETURN_IF_ERROR(CheckMember(db_, member, trust::Operation::kTrain));
   }
-  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM job_members WHERE job = ?", c.job.value));
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM job_members WHERE job = ? AND epoch > 1 AND epoch <= ?", c.job.value,
+                              static_cast<int64_t>(c.epoch.value) - static_cast<int64_t>(State::kMaxEpochsPerJob)));
   for (size_t i = 0; i < c.members.size(); ++i) {
-    GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO job_members(job, position, node) VALUES(?, ?, ?)", c.job.value, i,
-                                ToBlob(c.members[i])));
+    GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO job_members(job, epoch, position, node) VALUES(?, ?, ?, ?)", c.job.value,
+                                c.epoch.value, i, ToBlob(c.members[i])));
   }
   GDF_RETURN_IF_ERROR(db_.Run(
       "UPDATE jobs SET phase = ?, epoch = ?, epoch_reason = ?, lead = ?, started = ? WHERE id = ?",

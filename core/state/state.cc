@@ -198,6 +198,12 @@ absl::StatusOr<std::vector<Job>> State::jobs() { return ReadJobs(*db_); }
 
 absl::StatusOr<Job> State::job(JobId id) { return ReadJob(*db_, id); }
 
+absl::StatusOr<std::vector<NodeId>> State::epoch_members(JobId job, Epoch epoch) {
+  GDF_ASSIGN_OR_RETURN(std::vector<NodeId> members, ReadEpochMembers(*db_, job, epoch));
+  if (!members.empty()) return members;
+  return absl::NotFoundError(absl::StrCat("the network's record has no epoch ", epoch.value, " of job ", ToString(job)));
+}
+
 absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilter& filter, size_t limit) {
   std::string sql = "SELECT id, at, job, node, severity, text FROM events WHERE id > ? AND severity >= ?";
   std::vector<store::Value> values = {store::ToValue(after), static_cast<int64_t>(filter.at_least)};

@@ -31,6 +31,7 @@ class State {
  public:
   static constexpr size_t kMaxEvents = 20'000;         // newest kept
   static constexpr size_t kMaxRoundsPerJob = 100'000;  // newest kept
+  static constexpr size_t kMaxEpochsPerJob = 1'000;    // newest kept, and the first
   static constexpr size_t kMaxRequests = 10'000;       // newest results kept for repeated commands
 
   // Opens or creates the database file `path`. kDataLoss when it is damaged, kFailedPrecondition when
@@ -68,6 +69,8 @@ class State {
   absl::StatusOr<std::vector<InviteRecord>> invites();  // in order of creation
   absl::StatusOr<std::vector<Job>> jobs();              // newest first; without spec text
   absl::StatusOr<Job> job(JobId id);                    // kNotFound; whole
+  // Who the coordinators opened `epoch` of `job` with, in the record's order. kNotFound: no such epoch is recorded.
+  absl::StatusOr<std::vector<NodeId>> epoch_members(JobId job, Epoch epoch);
   // Events with id > `after`, oldest first, at most `limit`.
   absl::StatusOr<std::vector<Event>> events(uint64_t after, const EventFilter& filter = {}, size_t limit = 1000);
   // Rounds of `job` from `from_round` on, oldest first, at most `limit`.

@@ -9,7 +9,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -31,7 +31,8 @@ CREATE TABLE jobs(
   started INTEGER NOT NULL, finished INTEGER NOT NULL, inputs BLOB NOT NULL, spec TEXT NOT NULL,
   UNIQUE(owner, token));
 CREATE TABLE job_members(
-  job INTEGER NOT NULL, position INTEGER NOT NULL, node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID;
+  job INTEGER NOT NULL, epoch INTEGER NOT NULL, position INTEGER NOT NULL, node BLOB NOT NULL,
+  PRIMARY KEY(job, epoch, position)) WITHOUT ROWID;
 CREATE TABLE rounds(
   job INTEGER NOT NULL, round INTEGER NOT NULL, epoch INTEGER NOT NULL, at INTEGER NOT NULL, theta BLOB NOT NULL,
   metrics BLOB NOT NULL, PRIMARY KEY(job, round)) WITHOUT ROWID;
@@ -43,6 +44,16 @@ CREATE TABLE requests(
   log_index INTEGER PRIMARY KEY, actor BLOB NOT NULL, request BLOB NOT NULL, result BLOB NOT NULL,
   UNIQUE(actor, request));
 CREATE TABLE log(log_index INTEGER PRIMARY KEY, at INTEGER NOT NULL, chain BLOB NOT NULL, command BLOB NOT NULL);
+)";
+
+// Version 1 kept the members of a job's newest epoch only.
+constexpr std::string_view kFromVersion1 = R"(
+ALTER TABLE job_members RENAME TO newest_members;
+CREATE TABLE job_members(
+  job INTEGER NOT NULL, epoch INTEGER NOT NULL, position INTEGER NOT NULL, node BLOB NOT NULL,
+  PRIMARY KEY(job, epoch, position)) WITHOUT ROWID;
+INSERT INTO job_members SELECT m.job, j.epoch, m.position, m.node FROM newest_members m JOIN jobs j ON j.id = m.job;
+DROP TABLE newest_members;
 )";
 
 constexpr std::string_view kJobColumns =
@@ -87,13 +98,13 @@ absl::Status PrepareTables(store::Database& db) {
     GDF_RETURN_IF_ERROR(rows.status());
   }
   if (version == kVersion) return absl::OkStatus();
-  if (version != 0) {
+  if (version > kVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the state database is of version ", version, ", this program knows version ", kVersion,
                      ". Install the release that wrote it, or a newer one"));
   }
   GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(db));
-  GDF_RETURN_IF_ERROR(db.Execute(kTables));
+  GDF_RETURN_IF_ERROR(db.Execute(version == 0 ? kTables : kFromVersion1));
   GDF_RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA user_version=", kVersion)));
   return transaction.Commit();
 }
@@ -102,7 +113,7 @@ const std::vector<std::string_view>& DigestedTables() {
   static const auto& tables = *new std::vector<std::string_view>{
       "network ORDER BY one",  "coordinators ORDER BY node", "members ORDER BY seq",
       "rotated ORDER BY old_id", "invites ORDER BY seq",     "jobs ORDER BY id",
-      "job_members ORDER BY job, position", "rounds ORDER BY job, round", "events ORDER BY id",
+      "job_members ORDER BY job, epoch, position", "rounds ORDER BY job, round", "events ORDER BY id",
       "requests ORDER BY log_index", "log ORDER BY log_index"};
   return tables;
 }
@@ -146,7 +157,8 @@ absl::StatusOr<Member> ReadMember(store::Database& db, const NodeId& id) {
 absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db) {
   std::map<JobId, std::vector<NodeId>> members;
   {
-    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT job, node FROM job_members ORDER BY job, position"));
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT m.job, m.node FROM jobs j JOIN job_members m ON "
+                                                    "m.job = j.id AND m.epoch = j.epoch ORDER BY m.job, m.position"));
     while (rows.Next()) {
       GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 1));
       members[JobId{rows.Unsigned(0)}].push_back(node);
@@ -174,14 +186,21 @@ absl::StatusOr<Job> ReadJob(store::Database& db, JobId id) {
   GDF_ASSIGN_OR_RETURN(Job job, JobRow(rows));
   GDF_ASSIGN_OR_RETURN(job.inputs, wire::DecodeJobInputs(rows.Bytes(18)));
   job.spec_yaml = rows.Text(19);
-  GDF_ASSIGN_OR_RETURN(store::Rows members,
-                       db.Query("SELECT node FROM job_members WHERE job = ? ORDER BY position", id.value));
-  while (members.Next()) {
-    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(members, 0));
-    job.members.push_back(node);
-  }
-  GDF_RETURN_IF_ERROR(members.status());
+  GDF_ASSIGN_OR_RETURN(job.members, ReadEpochMembers(db, id, job.epoch));
   return job;
+}
+
+absl::StatusOr<std::vector<NodeId>> ReadEpochMembers(store::Database& db, JobId job, Epoch epoch) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       db.Query("SELECT node FROM job_members WHERE job = ? AND epoch = ? ORDER BY position",
+                                job.value, epoch.value));
+  std::vector<NodeId> members;
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 0));
+    members.push_back(node);
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return members;
 }
 
 absl::Status CheckMember(store::Database& db, const NodeId& id, trust::Operation operation) {

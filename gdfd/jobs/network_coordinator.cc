@@ -74,6 +74,10 @@ Task<absl::Status> NetworkCoordinator::FinishJob(wire::FinishJob finish) {
   co_return co_await Record(std::move(finish));
 }
 
+absl::StatusOr<std::vector<NodeId>> NetworkCoordinator::MembersOf(JobId job, Epoch epoch) {
+  return state_.epoch_members(job, epoch);
+}
+
 Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) {
   co_return co_await Record(std::move(event));
 }

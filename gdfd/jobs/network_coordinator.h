@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "core/membership/membership.h"
 #include "core/net/transport.h"
@@ -31,6 +32,7 @@ class NetworkCoordinator final : public rounds::Coordinator {
   Task<absl::Status> ReportJob(wire::ReportJob report) override;
   Task<absl::Status> FinishJob(wire::FinishJob finish) override;
   Task<absl::Status> ReportEvent(wire::JobEvent event) override;
+  absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) override;
 
   static constexpr absl::Duration kReportInterval = absl::Milliseconds(500);
 

@@ -1,6 +1,7 @@
 #include "gdfd/jobs/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
@@ -53,11 +54,6 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
     }
   }
   return offers;
-}
-
-// Does the word of `from` count about `lost`?
-bool MayReport(const state::Job& job, const NodeId& from, const NodeId& lost) {
-  return from == job.lead || lost == from || lost == job.lead;
 }
 
 }  // namespace
@@ -181,6 +177,7 @@ Task<absl::Status> Scheduler::PlacePending() {
   std::reverse(jobs.begin(), jobs.end());  // oldest first
   std::map<JobId, std::string> waiting;
   for (const state::Job& listed : jobs) {
+    if (listed.phase == state::JobPhase::kFinished) losses_.erase(listed.id);
     if (listed.phase != state::JobPhase::kPending || refused_.contains(listed.id)) continue;
     GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(listed.id));
     std::string reason;
@@ -199,6 +196,23 @@ Task<absl::Status> Scheduler::PlacePending() {
   co_return absl::OkStatus();
 }
 
+std::vector<NodeId> Scheduler::Staying(const state::Job& job, const NodeId& from,
+                                       const std::vector<NodeId>& lost) {
+  schedule::Losses::Group group{job.members, job.lead, {}, job.members.size()};
+  std::vector<NodeId> known;
+  for (const NodeId& member : job.members) {
+    if (membership_.IsOnline(member)) group.online.push_back(member);
+    if (Contains(lost, member)) known.push_back(member);
+  }
+  absl::StatusOr<std::vector<NodeId>> first = state_.epoch_members(job.id, Epoch{1});
+  if (first.ok()) group.placed = first->size();
+  auto& [epoch, losses] = losses_[job.id];
+  if (std::exchange(epoch, job.epoch) != job.epoch) losses = {};
+  const absl::Duration now = transport_.executor().clock().Monotonic();
+  losses.Hear(from, known, now);
+  return losses.Staying(group, now);
+}
+
 Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(call.job));
   if (job.phase != state::JobPhase::kRunning) {
@@ -215,9 +229,13 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
 
   wire::OpenEpoch open{
       job.id, job.epoch.next(), {}, {}, SafeText(call.reason, wire::kMaxTextBytes)};
-  for (const NodeId& member : job.members) {
-    const bool lost = Contains(call.lost, member) && MayReport(job, from, member);
-    if (!lost && membership_.IsOnline(member)) open.members.push_back(member);
+  open.members = Staying(job, from, call.lost);
+  if (open.members == job.members) {
+    co_return absl::UnavailableError(
+        absl::StrCat("job ", ToString(job.id),
+                     " keeps its nodes: they are online, and one node's word does not "
+                     "remove another (",
+                     call.reason, ")"));
   }
   // Fewer than the job's minimum: the same epoch goes on when they are back, and ends the job when
   // they are not.
@@ -226,9 +244,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
         absl::StrCat("job ", ToString(job.id), " needs ", spec.nodes.min, " nodes and has ",
                      open.members.size(), " left (", call.reason, ")"));
   }
-  open.lead = Contains(open.members, job.lead) ? job.lead
-              : Contains(open.members, from)   ? from
-                                               : open.members.front();
+  open.lead = Contains(open.members, job.lead) ? job.lead : open.members.front();
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
   co_return opened.status();
 }

@@ -1,6 +1,7 @@
 // The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
 // ask for, refuses what no node can run. Decides with core/schedule and records with commands;
-// keeps no state of its own beside the reasons of waiting jobs. Method: jobs.request_epoch.
+// keeps no state of its own beside the reasons of waiting jobs and what members said of each other
+// lately. Method: jobs.request_epoch.
 #ifndef GDF_GDFD_JOBS_SCHEDULER_H_
 #define GDF_GDFD_JOBS_SCHEDULER_H_
 
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +17,7 @@
 #include "core/config/job_spec.h"
 #include "core/membership/membership.h"
 #include "core/net/transport.h"
+#include "core/schedule/losses.h"
 #include "core/schedule/placement.h"
 #include "core/state/state.h"
 #include "core/wire/membership_messages.h"
@@ -48,10 +51,10 @@ class Scheduler {
 
   // Why a pending job waits; empty when it is not known to.
   std::string WaitingFor(JobId job) const;
-  // What the method does, for this node itself: opens the epoch after call.current without the lost
-  // members and those that are offline. The lead's word counts about anybody, another member's
-  // about itself and the lead. OK also when a later epoch is open already; kUnavailable when fewer
-  // members than the job's minimum would be left.
+  // What the method does, for this node itself: opens the epoch after call.current with the members
+  // that schedule::Losses lets stay; their lead stays, or else the first of them leads. OK also
+  // when a later epoch is open already; kUnavailable when all would stay, or fewer than the job's
+  // minimum.
   Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
 
  private:
@@ -60,6 +63,9 @@ class Scheduler {
   // What to record about a pending job; nothing when it waits, with the reason in `waiting`.
   absl::StatusOr<std::optional<wire::CommandBody>> Decide(const state::Job& job,
                                                           std::string* waiting);
+  // Of the job's members, after `from` called `lost` lost.
+  std::vector<NodeId> Staying(const state::Job& job, const NodeId& from,
+                              const std::vector<NodeId>& lost);
   Task<absl::StatusOr<Buffer>> ServeRequestEpoch(NodeId peer, Buffer request);
 
   net::Transport& transport_;
@@ -67,6 +73,7 @@ class Scheduler {
   membership::Membership& membership_;
   Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, std::string> waiting_;
+  std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
   std::set<JobId>
       refused_;  // decisions that the state did not take: not repeated until a peer comes or goes
   state::State::WatcherId state_watcher_;

@@ -205,6 +205,22 @@ TEST_CASE("a node slower than the round's deadline is left out") {
   CHECK_FALSE(job.epoch().Has(job.id(1)));
 }
 
+TEST_CASE("of two nodes the worker of one hangs: it leaves by itself, the other goes on alone") {
+  for (const int hangs : {0, 1}) {
+    INFO("hangs: node " << hangs);
+    JobOptions options;
+    options.nodes = 2;
+    options.min_nodes = 1;
+    options.round_deadline = absl::Seconds(20);
+    SimJob job(36, options);
+    job.set_step_time(hangs, absl::Hours(9));
+    job.Start();
+    REQUIRE(job.RunToEnd(absl::Minutes(10)));
+    CheckSucceeded(job);
+    CHECK(job.epoch().members == std::vector<NodeId>{job.id(1 - hangs)});
+  }
+}
+
 TEST_CASE("a full disk of one member: the others commit, and people are told") {
   SimJob job(32);
   job.set_disk_fault(1, [](std::string_view change, const std::string& path) {

@@ -84,6 +84,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     job_.events_.push_back(std::move(event));
     co_return absl::OkStatus();
   }
+  absl::StatusOr<std::vector<NodeId>> MembersOf(JobId, Epoch epoch) override { return job_.MembersOf(epoch); }
 
  private:
   SimJob& job_;
@@ -250,19 +251,22 @@ absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochReque
   const wire::EpochRecord& now = epoch();
   if (!now.Has(from)) return absl::PermissionDeniedError("no member of the job");
   if (request.current != now.epoch) return absl::OkStatus();  // somebody else asked first
-  wire::EpochRecord next{now.epoch.next(), {}, {}};
+  schedule::Losses::Group group{now.members, now.lead, {}, nodes_.size()};
   for (const NodeId& member : now.members) {
-    const bool lost = std::find(request.lost.begin(), request.lost.end(), member) != request.lost.end();
-    if (!lost && Up(IndexOf(member))) next.members.push_back(member);
+    if (Up(IndexOf(member))) group.online.push_back(member);
   }
+  losses_.Hear(from, request.lost, executor_.Monotonic());
+  wire::EpochRecord next{now.epoch.next(), {}, losses_.Staying(group, executor_.Monotonic())};
+  if (next.members == now.members) return absl::UnavailableError("the job keeps its nodes");
   if (next.members.empty() || static_cast<int>(next.members.size()) < options_.min_nodes) {
     return absl::UnavailableError(absl::StrCat("the job needs ", options_.min_nodes, " nodes and has ",
                                                next.members.size(), " left"));
   }
-  next.lead = next.Has(now.lead) ? now.lead : next.Has(from) ? from : next.members.front();
+  next.lead = next.Has(now.lead) ? now.lead : next.members.front();
   Say(absl::StrCat("epoch ", next.epoch.value, " of ", next.members.size(), " led by node ", IndexOf(next.lead),
                    ", asked for by node ", IndexOf(from), ": ", request.reason));
   epochs_.push_back(std::move(next));
+  losses_ = {};
   Announce();
   return absl::OkStatus();
 }
@@ -366,16 +370,20 @@ std::string SimJob::Violations() {
   return violations_;
 }
 
+absl::StatusOr<std::vector<NodeId>> SimJob::MembersOf(Epoch epoch) const {
+  for (const wire::EpochRecord& record : epochs_) {
+    if (record.epoch == epoch) return record.members;
+  }
+  return absl::NotFoundError(absl::StrCat("epoch ", epoch.value, " was not opened"));
+}
+
 std::string SimJob::CheckCommit(const wire::Commit& commit) const {
   const wire::Receipt& receipt = commit.receipt;
   const std::string name = receipt.tag.ToString();
-  const absl::Status valid = rounds::VerifyCommit(commit, kJob);
+  const absl::StatusOr<std::vector<NodeId>> members = MembersOf(receipt.tag.epoch);
+  if (!members.ok()) return absl::StrCat("the commit of ", name, ": ", members.status().message(), "\n");
+  const absl::Status valid = rounds::VerifyCommit(commit, kJob, *members);
   if (!valid.ok()) return absl::StrCat("the commit of ", name, " is not valid: ", valid.message(), "\n");
-  const auto opened = std::find_if(epochs_.begin(), epochs_.end(),
-                                   [&](const wire::EpochRecord& e) { return e.epoch == receipt.tag.epoch; });
-  if (opened == epochs_.end() || opened->members != receipt.voters) {
-    return absl::StrCat("the voters of ", name, " are no epoch's members\n");
-  }
   if (receipt.contributions.empty()) return absl::StrCat(name, " has no contribution\n");
   return "";
 }

@@ -18,6 +18,7 @@
 
 #include "core/base/file_system.h"
 #include "core/rounds/job_member.h"
+#include "core/schedule/losses.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_worker.h"
 #include "tests/support/faulty_files.h"
@@ -132,6 +133,7 @@ class SimJob {
   absl::Status OnRequestEpoch(const NodeId& from, const rounds::EpochRequest& request);
   absl::Status OnFinish(const NodeId& from, const wire::FinishJob& finish);
   void DropInstances();
+  absl::StatusOr<std::vector<NodeId>> MembersOf(Epoch epoch) const;
   std::string CheckCommit(const wire::Commit& commit) const;
   std::string CheckRound(const CommittedRound& before, const CommittedRound& round) const;
   bool Reproduces(const CommittedRound& before, const CommittedRound& round, const std::vector<Buffer>& packed) const;
@@ -145,6 +147,7 @@ class SimJob {
   SimNetwork network_;
   EmitJournal journal_;
   std::vector<wire::EpochRecord> epochs_;
+  schedule::Losses losses_;  // said in the last of them
   std::optional<wire::FinishJob> finish_;
   std::vector<wire::ReportJob> reports_;
   std::vector<wire::JobEvent> events_;

@@ -308,6 +308,97 @@ TEST_CASE_METHOD(OneMember, "a contribution that was left out is carried on") {
   for (uint64_t i = 0; i < kParams; ++i) CHECK(member->state()->theta.span()[i] == before[i] - step);
 }
 
+// --- States from others ---
+
+TEST_CASE_METHOD(OneMember, "a state is installed with a commit by its epoch's recorded members, or as the first") {
+  EnterFirst();
+  const checkpoint::OuterStatePtr other = OtherState(2);
+  ServeStateFrom(0, other);
+  wire::Receipt receipt;
+  receipt.tag = Tag(1);
+  receipt.voters = first.members;
+  receipt.result = other->id;
+  wire::SyncState sync{Tag(), other->id, id(0), true, CommitBy(receipt, {0, 2})};
+  const wire::StateId before = member->state()->id;
+  SECTION("as the record has it") {
+    AskFor<wire::Done>(sync);
+    CHECK(member->state()->id == other->id);
+  }
+  SECTION("not with voters of the lead's choice") {
+    receipt.voters = {id(0)};
+    sync.commit = CommitBy(receipt, {0});
+    const absl::Status status = Ask(sync).status();
+    CHECK(absl::IsPermissionDenied(status));
+    CHECK(Says(status, "the voters of j7 epoch 1 round 1 attempt 1 are not the epoch's members"));
+    CHECK(member->state()->id == before);
+  }
+  SECTION("not of an epoch that was never opened") {
+    receipt.tag.epoch = Epoch{9};
+    sync.commit = CommitBy(receipt, {0, 2});
+    CHECK(absl::IsNotFound(Ask(sync).status()));
+    CHECK(member->state()->id == before);
+  }
+  SECTION("not without a commit") {
+    sync.commit.reset();
+    CHECK(absl::IsInvalidArgument(Ask(sync).status()));
+    CHECK(member->state()->id == before);
+  }
+  SECTION("the first parameters are the lead's") {
+    const checkpoint::OuterStatePtr initial = OtherState(0);
+    registrations.clear();
+    ServeStateFrom(0, initial);
+    AskFor<wire::Done>(wire::SyncState{Tag(), initial->id, id(0), true, std::nullopt});
+    CHECK(member->state()->id == initial->id);
+  }
+}
+
+TEST_CASE_METHOD(OneMember, "what is committed here is not taken back by the lead's word") {
+  EnterFirst();
+  const wire::Prepared prepared = TrainAndExchange();
+  const wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
+  const wire::Commit commit = CommitBy(receipt, {0, 1});
+  AskFor<wire::Done>(wire::CommitRound{receipt.tag, commit});
+  const checkpoint::OuterStatePtr initial = OtherState(0);
+  ServeStateFrom(0, initial);
+  const absl::Status status =
+      Ask(wire::SyncState{Tag(), initial->id, id(0), true, std::nullopt}).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(Says(status, "round 0 comes before round 1, which is committed here"));
+  CHECK(served == 0);
+  CHECK(member->state()->id == receipt.result);
+}
+
+TEST_CASE_METHOD(OneMember, "a lead does not take a member's word for a state that no epoch committed") {
+  const wire::EpochRecord mine{Epoch{1}, id(1), first.members};
+  const checkpoint::OuterStatePtr other = OtherState(2);
+  ServeStateFrom(2, other);
+  std::vector<wire::RoundPlan> plans;
+  for (const int node : {0, 2}) {
+    registrations.push_back(transports[node]->HandleCall(
+        JobMember::Method(kJob), [&, node](NodeId, Buffer request) -> Task<absl::StatusOr<Buffer>> {
+          const wire::RoundRequest decoded = *wire::DecodeRoundRequest(request.span());
+          if (const auto* plan = std::get_if<wire::RoundPlan>(&decoded)) plans.push_back(*plan);
+          if (!std::holds_alternative<wire::Enter>(decoded)) co_return absl::AbortedError("enough");
+          wire::EnterReply reply;
+          reply.committed = member->state()->id;
+          reply.num_params = kParams;
+          if (node == 2) {
+            wire::Receipt receipt;
+            receipt.tag = Tag(1);
+            receipt.voters = {id(2)};
+            receipt.result = reply.committed = other->id;
+            reply.commit = CommitBy(receipt, {2});
+          }
+          co_return wire::EncodeRoundReply(wire::RoundReply(reply));
+        }));
+  }
+  member->SetEpoch(mine);
+  REQUIRE(executor.RunUntil([&] { return !plans.empty(); }, absl::Minutes(5)));
+  CHECK(plans[0].tag.round == RoundId{0});
+  CHECK(plans[0].start_theta == member->state()->id.theta);
+  CHECK(served == 0);
+}
+
 // --- Ends ---
 
 TEST_CASE_METHOD(OneMember, "the job's end is taken from the lead, and not too early") {

@@ -2,6 +2,7 @@
 #ifndef GDF_TESTS_UNIT_ROUNDS_ONE_MEMBER_H_
 #define GDF_TESTS_UNIT_ROUNDS_ONE_MEMBER_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "core/exchange/exchange.h"
 #include "core/rounds/job_member.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/state_transfer.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_worker.h"
 
@@ -31,6 +33,12 @@ class RecordingCoordinator final : public Coordinator {
     events.push_back(std::move(event.text));
     co_return absl::OkStatus();
   }
+  absl::StatusOr<std::vector<NodeId>> MembersOf(JobId, Epoch epoch) override {
+    const auto it = opened.find(epoch);
+    if (it == opened.end()) return absl::NotFoundError("no such epoch");
+    return it->second;
+  }
+  std::map<Epoch, std::vector<NodeId>> opened;
   std::vector<EpochRequest> requests;
   std::vector<std::string> events;
 };
@@ -63,6 +71,7 @@ class OneMember {
     worker_options.num_params = num_params;
     worker_options.node = id(1);
     first = {Epoch{1}, id(0), {id(0), id(1), id(2)}};
+    coordinator.opened[first.epoch] = first.members;
     lead_exchange = std::make_unique<exchange::Exchange>(
         exchange::Exchange::Context{executor, pool, *transports[0], kJob});
     StartMember();
@@ -180,6 +189,33 @@ class OneMember {
     return commit;
   }
 
+  // What a hostile node would like everybody to hold, as round `round`.
+  static checkpoint::OuterStatePtr OtherState(uint64_t round) {
+    auto state = std::make_shared<checkpoint::OuterState>();
+    state->theta = *tensor::FlatBuffer::Zeros(kParams);
+    state->momentum = *tensor::FlatBuffer::Zeros(kParams);
+    state->id.round = RoundId{round};
+    checkpoint::Identify(*state);
+    return state;
+  }
+  // Node `from` gives `state` to whoever fetches one; counts them in `served`.
+  void ServeStateFrom(int from, checkpoint::OuterStatePtr state) {
+    struct Body {
+      static Task<void> Serve(checkpoint::OuterStatePtr state, std::unique_ptr<net::Stream> stream) {
+        (co_await stream->Receive(absl::Minutes(1))).IgnoreError();
+        (co_await SendState(*stream, std::move(state))).IgnoreError();
+        stream->Finish();
+      }
+    };
+    registrations.push_back(transports[from]->HandleStream(
+        JobMember::StateMethod(kJob),
+        [this, state](NodeId, std::unique_ptr<net::Stream> stream) {
+          ++served;
+          return Body::Serve(state, std::move(stream));
+        },
+        {}));
+  }
+
   SimExecutor executor;
   InlinePool pool;
   sim::SimNetwork network;
@@ -196,6 +232,8 @@ class OneMember {
   std::shared_ptr<checkpoint::CheckpointStore> store;
   std::unique_ptr<JobMember> member;
   absl::Status started;
+  std::vector<net::Registration> registrations;
+  int served = 0;
   TaskScope scope;
 };
 

@@ -29,31 +29,46 @@ wire::Commit CommitBy(const wire::Receipt& receipt, std::initializer_list<int> s
   return commit;
 }
 
+// Of the epoch that was opened with the receipt's voters.
+absl::Status Verify(const wire::Commit& commit, JobId job = kJob) {
+  return VerifyCommit(commit, job, commit.receipt.voters);
+}
+
 TEST_CASE("a majority of the voters commits: 1 of 1, 2 of 2, 2 of 3, 3 of 4, 3 of 5") {
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(1), {0}), kJob).ok());
-  CHECK_FALSE(VerifyCommit(CommitBy(ReceiptOf(2), {0}), kJob).ok());
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(2), {0, 1}), kJob).ok());
-  CHECK_FALSE(VerifyCommit(CommitBy(ReceiptOf(3), {0}), kJob).ok());
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(3), {0, 2}), kJob).ok());
-  CHECK_FALSE(VerifyCommit(CommitBy(ReceiptOf(4), {0, 2}), kJob).ok());
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(4), {0, 2, 3}), kJob).ok());
-  CHECK_FALSE(VerifyCommit(CommitBy(ReceiptOf(5), {0, 2}), kJob).ok());
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(5), {4, 2, 1}), kJob).ok());
+  CHECK(Verify(CommitBy(ReceiptOf(1), {0})).ok());
+  CHECK_FALSE(Verify(CommitBy(ReceiptOf(2), {0})).ok());
+  CHECK(Verify(CommitBy(ReceiptOf(2), {0, 1})).ok());
+  CHECK_FALSE(Verify(CommitBy(ReceiptOf(3), {0})).ok());
+  CHECK(Verify(CommitBy(ReceiptOf(3), {0, 2})).ok());
+  CHECK_FALSE(Verify(CommitBy(ReceiptOf(4), {0, 2})).ok());
+  CHECK(Verify(CommitBy(ReceiptOf(4), {0, 2, 3})).ok());
+  CHECK_FALSE(Verify(CommitBy(ReceiptOf(5), {0, 2})).ok());
+  CHECK(Verify(CommitBy(ReceiptOf(5), {4, 2, 1})).ok());
 }
 
 TEST_CASE("a voter counts once, a stranger not at all") {
-  CHECK(absl::IsPermissionDenied(VerifyCommit(CommitBy(ReceiptOf(3), {0, 0, 0}), kJob)));
-  CHECK(absl::IsPermissionDenied(VerifyCommit(CommitBy(ReceiptOf(3), {0, 7, 8}), kJob)));
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(3), {7, 0, 0, 1}), kJob).ok());
-  const absl::Status status = VerifyCommit(CommitBy(ReceiptOf(3), {0, 7}), kJob);
+  CHECK(absl::IsPermissionDenied(Verify(CommitBy(ReceiptOf(3), {0, 0, 0}))));
+  CHECK(absl::IsPermissionDenied(Verify(CommitBy(ReceiptOf(3), {0, 7, 8}))));
+  CHECK(Verify(CommitBy(ReceiptOf(3), {7, 0, 0, 1})).ok());
+  const absl::Status status = Verify(CommitBy(ReceiptOf(3), {0, 7}));
   CHECK(status.message() == "the commit of j7 epoch 2 round 5 attempt 1 has 1 signatures of its 3 voters, expected 2");
 }
 
 TEST_CASE("a commit of another job, and one without voters, are refused") {
-  CHECK(absl::IsInvalidArgument(VerifyCommit(CommitBy(ReceiptOf(1), {0}), JobId{8})));
+  CHECK(absl::IsInvalidArgument(Verify(CommitBy(ReceiptOf(1), {0}), JobId{8})));
   wire::Receipt nobody = ReceiptOf(1);
   nobody.voters.clear();
-  CHECK(absl::IsPermissionDenied(VerifyCommit(CommitBy(nobody, {0}), kJob)));
+  CHECK(absl::IsPermissionDenied(Verify(CommitBy(nobody, {0}))));
+}
+
+TEST_CASE("the voters are the members that the epoch was opened with, not those that the receipt names") {
+  const std::vector<NodeId> members = ReceiptOf(4).voters;
+  CHECK(VerifyCommit(CommitBy(ReceiptOf(4), {0, 1, 2}), kJob, members).ok());
+  for (const int voters : {1, 3, 5}) {
+    const absl::Status status = VerifyCommit(CommitBy(ReceiptOf(voters), {0, 1, 2, 3, 4}), kJob, members);
+    CHECK(absl::IsPermissionDenied(status));
+    CHECK(status.message() == "the voters of j7 epoch 2 round 5 attempt 1 are not the epoch's members");
+  }
 }
 
 TEST_CASE("every field of a receipt is under the signature") {

@@ -104,6 +104,26 @@ TEST_CASE("epochs are opened by a coordinator, one after the other, with contrib
   CHECK(w.state->job({j})->members == std::vector<NodeId>{IdOf("a")});
 }
 
+TEST_CASE("the members of earlier epochs stay on record, within bounds") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  const uint64_t k = w.Submit("k");
+  CHECK(absl::IsNotFound(w.state->epoch_members({j}, {1}).status()));
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  REQUIRE(w.Do("c", World::EpochOf(j, 2, {"b"})).ok());
+  CHECK(*w.state->epoch_members({j}, {1}) == std::vector<NodeId>{IdOf("a"), IdOf("b")});
+  CHECK(*w.state->epoch_members({j}, {2}) == std::vector<NodeId>{IdOf("b")});
+  CHECK(w.state->epoch_members({j}, {3}).status().message() == "the network's record has no epoch 3 of job j1");
+  CHECK(absl::IsNotFound(w.state->epoch_members({k}, {1}).status()));
+  const std::vector<Job> jobs = *w.state->jobs();
+  CHECK(jobs[1].members == std::vector<NodeId>{IdOf("b")});
+  CHECK(jobs[0].members.empty());
+  for (uint64_t epoch = 3; epoch <= 1002; ++epoch) REQUIRE(w.Do("c", World::EpochOf(j, epoch, {"a"})).ok());
+  CHECK(absl::IsNotFound(w.state->epoch_members({j}, {2}).status()));
+  CHECK(w.state->epoch_members({j}, {3})->size() == 1);
+  CHECK(w.state->epoch_members({j}, {1})->size() == 2);  // where the job began
+}
+
 TEST_CASE("rounds are reported by the lead of the current epoch, forwards") {
   JobWorld w;
   const uint64_t j = w.Submit();

@@ -159,9 +159,33 @@ TEST_CASE("a state written by a newer version is left alone") {
   Folder folder;
   {
     auto db = *store::Database::Open(folder.db());
-    REQUIRE(db->Execute("PRAGMA user_version=2").ok());
+    REQUIRE(db->Execute("PRAGMA user_version=3").ok());
   }
   CHECK(absl::IsFailedPrecondition(State::Open(folder.db()).status()));
+}
+
+TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
+  Folder folder;
+  {
+    World w(*State::Open(folder.db()));
+    w.Found();
+    w.Admit("a", {Role::kContributor});
+    REQUIRE(w.Do("c", World::Submission("t")).ok());
+    REQUIRE(w.Do("c", World::EpochOf(1, 1, {"c"})).ok());
+    REQUIRE(w.Do("c", World::EpochOf(1, 2, {"c", "a"})).ok());
+  }
+  {
+    auto db = *store::Database::Open(folder.db());
+    REQUIRE(db->Execute("DROP TABLE job_members; CREATE TABLE job_members(job INTEGER NOT NULL, position INTEGER NOT NULL, "
+                        "node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID; "
+                        "INSERT INTO job_members SELECT 1, seq, id FROM members; PRAGMA user_version=1")
+                .ok());
+  }
+  World w(*State::Open(folder.db()));
+  CHECK(*w.state->epoch_members({1}, {2}) == std::vector<NodeId>{IdOf("c"), IdOf("a")});
+  CHECK(w.state->job({1})->members == std::vector<NodeId>{IdOf("c"), IdOf("a")});
+  REQUIRE(w.Do("c", World::EpochOf(1, 3, {"a"})).ok());
+  CHECK(w.state->epoch_members({1}, {2})->size() == 2);
 }
 
 // One random command by a random node, sensible or not.
