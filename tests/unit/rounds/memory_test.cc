@@ -11,8 +11,6 @@
 #include "core/schedule/cost.h"
 #include "tests/unit/rounds/one_member.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
 namespace {
 
 // Large blocks from calloc. These tests have one thread.
@@ -112,5 +110,3 @@ TEST_CASE("a round holds what the estimate says, and so does another attempt") {
 
 }  // namespace
 }  // namespace gdf::rounds
-
-#endif
