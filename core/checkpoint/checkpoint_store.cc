@@ -66,10 +66,6 @@ absl::Status AppendPieces(WritableFile& file, absl::Span<const uint8_t> bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Damaged(const std::string& path, std::string_view what) {
-  return absl::DataLossError(absl::StrCat(path, ": ", std::string(what)));
-}
-
 struct StateHeader {
   wire::StateId id;
   uint64_t num_theta = 0;

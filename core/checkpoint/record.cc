@@ -18,10 +18,6 @@ constexpr size_t kMagicBytes = 8;
 constexpr uint64_t kOverheadBytes = kMagicBytes + Digest::kSize;
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
-absl::Status Damaged(const std::string& path, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(path, ": ", what));
-}
-
 // Shows the payload to `take`, piece by piece; whether the checksum holds is known at the end.
 absl::Status ReadThrough(const ReadableFile& file, const std::string& path,
                          absl::FunctionRef<void(absl::Span<const uint8_t>)> take) {
@@ -44,6 +40,10 @@ absl::Status ReadThrough(const ReadableFile& file, const std::string& path,
 }
 
 }  // namespace
+
+absl::Status Damaged(const std::string& path, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(path, ": ", what));
+}
 
 absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Create(FileSystem& files, const std::string& path) {
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.Create(path));

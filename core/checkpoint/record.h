@@ -9,12 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/base/buffer.h"
 #include "core/base/file_system.h"
 #include "core/base/hash.h"
 
 namespace gdf::checkpoint {
+
+// kDataLoss for a file of a checkpoint, saying what is wrong with it.
+absl::Status Damaged(const std::string& path, absl::string_view what);
 
 // One thread at a time. Nothing is at the path before Commit.
 class RecordWriter {

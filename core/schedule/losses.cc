@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+
 namespace gdf::schedule {
-namespace {
-
-bool Contains(const std::vector<NodeId>& nodes, const NodeId& node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-}
-
-}  // namespace
-
 void Losses::Hear(const NodeId& from, const std::vector<NodeId>& lost, absl::Duration now) {
   for (const NodeId& node : lost) heard_[node][from] = now;
 }
@@ -30,9 +24,9 @@ std::vector<NodeId> Losses::Staying(const Group& group, absl::Duration now) cons
     const size_t voices = std::count_if(group.members.begin(), group.members.end(), [&](const NodeId& from) {
       return from != member && Says(from, member, now);
     });
-    if (Contains(group.online, member) && !Says(member, member, now) && voices < enough) staying.push_back(member);
+    if (absl::c_linear_search(group.online, member) && !Says(member, member, now) && voices < enough) staying.push_back(member);
   }
-  if (!Contains(staying, group.lead)) return staying;
+  if (!absl::c_linear_search(staying, group.lead)) return staying;
   for (const NodeId& member : group.members) {
     if (2 * (staying.size() - 1) <= group.placed) break;
     if (Says(group.lead, member, now)) std::erase(staying, member);

@@ -1,7 +1,6 @@
 #include "gdfd/jobs/job_host.h"
 
-#include <algorithm>
-
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
@@ -85,8 +84,7 @@ const JobTask* JobHost::Find(JobId job) const {
 }
 
 bool JobHost::IsMine(const state::Job& job) const {
-  return std::find(job.members.begin(), job.members.end(), world_.transport.self()) !=
-         job.members.end();
+  return absl::c_linear_search(job.members, world_.transport.self());
 }
 
 absl::Status JobHost::Hold(const state::Job& job) {
@@ -269,8 +267,7 @@ Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
   if (!request->has_value()) co_return absl::InvalidArgumentError("no result was asked for");
   GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactCall call, wire::DecodeArtifactCall((*request)->view()));
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(call.job));
-  if (peer != job.owner &&
-      std::find(job.members.begin(), job.members.end(), peer) == job.members.end() &&
+  if (peer != job.owner && !absl::c_linear_search(job.members, peer) &&
       !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
     co_return absl::PermissionDeniedError(
         "only the job's owner, its members and admins may have its parameters");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/name.h"
@@ -10,10 +11,6 @@
 
 namespace gdf::jobs {
 namespace {
-
-bool Contains(const std::vector<NodeId>& nodes, const NodeId& node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-}
 
 schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
                       uint64_t text_bytes, bool gpu) {
@@ -49,7 +46,7 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
   for (const state::Job& job : jobs) {
     if (job.phase != state::JobPhase::kRunning) continue;
     for (schedule::NodeOffer& offer : offers) {
-      if (!Contains(job.members, offer.id)) continue;
+      if (!absl::c_linear_search(job.members, offer.id)) continue;
       offer.free_tasks = std::max<int64_t>(0, offer.free_tasks - 1);
     }
   }
@@ -202,7 +199,7 @@ std::vector<NodeId> Scheduler::Staying(const state::Job& job, const NodeId& from
   std::vector<NodeId> known;
   for (const NodeId& member : job.members) {
     if (membership_.IsOnline(member)) group.online.push_back(member);
-    if (Contains(lost, member)) known.push_back(member);
+    if (absl::c_linear_search(lost, member)) known.push_back(member);
   }
   absl::StatusOr<std::vector<NodeId>> first = state_.epoch_members(job.id, Epoch{1});
   if (first.ok()) group.placed = first->size();
@@ -219,7 +216,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
     co_return absl::FailedPreconditionError(
         absl::StrCat("job ", ToString(call.job), " is not running"));
   }
-  if (!Contains(job.members, from)) {
+  if (!absl::c_linear_search(job.members, from)) {
     co_return absl::PermissionDeniedError(
         absl::StrCat("you are no member of job ", ToString(call.job)));
   }
@@ -244,7 +241,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
         absl::StrCat("job ", ToString(job.id), " needs ", spec.nodes.min, " nodes and has ",
                      open.members.size(), " left (", call.reason, ")"));
   }
-  open.lead = Contains(open.members, job.lead) ? job.lead : open.members.front();
+  open.lead = absl::c_linear_search(open.members, job.lead) ? job.lead : open.members.front();
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
   co_return opened.status();
 }

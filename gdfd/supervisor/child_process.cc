@@ -78,9 +78,7 @@ absl::Status ChildProcess::PlanLimits(const ChildOptions& options, SpawnRequest&
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || reaped_) return;
   Kill();
-  siginfo_t info{};
-  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
-  }
+  WaitForExit(pid_);
 }
 
 void ChildProcess::Kill() {
@@ -88,9 +86,7 @@ void ChildProcess::Kill() {
 }
 
 train::ExitInfo ChildProcess::Reap() {
-  siginfo_t info{};
-  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
-  }
+  const siginfo_t info = WaitForExit(pid_);
   reaped_ = true;
   const bool out_of_memory = cgroup_ && cgroup_->RanOutOfMemory();
   cgroup_.reset();

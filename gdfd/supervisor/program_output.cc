@@ -140,9 +140,7 @@ class Reader {
       return absl::DeadlineExceededError(
           absl::StrCat(request_.program, ", process ", child.pid, ", cannot be killed"));
     }
-    siginfo_t info{};
-    while (waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED) != 0 && errno == EINTR) {
-    }
+    const siginfo_t info = WaitForExit(child.pid);
     return DescribeExit(info.si_code, info.si_status, /*out_of_memory=*/false, /*memory_bytes=*/0);
   }
 

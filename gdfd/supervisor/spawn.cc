@@ -121,4 +121,11 @@ absl::StatusOr<Spawned> Spawn(const SpawnRequest& request) {
   return ErrnoToStatus(handover.error, handover.failed, request.program);
 }
 
+siginfo_t WaitForExit(pid_t pid) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
+  }
+  return info;
+}
+
 }  // namespace gdf::supervisor

@@ -4,6 +4,7 @@
 #ifndef GDF_GDFD_SUPERVISOR_SPAWN_H_
 #define GDF_GDFD_SUPERVISOR_SPAWN_H_
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -41,6 +42,9 @@ struct Spawned {
 // the request. It is killed when the calling thread ends. Returns once the program runs; an error
 // names the program and what failed, and leaves no process behind.
 absl::StatusOr<Spawned> Spawn(const SpawnRequest& request);
+
+// Waits until a child has ended, and reaps it: how it ended, as waitid tells.
+siginfo_t WaitForExit(pid_t pid);
 
 }  // namespace gdf::supervisor
 

@@ -16,6 +16,7 @@
 #include "core/train/export_files.h"
 #include "core/train/messages.h"
 #include "core/train/protocol.h"
+#include "gdfd/program_folder.h"
 
 namespace gdf::supervisor {
 namespace {
@@ -81,12 +82,7 @@ std::vector<std::string> WorkerEnvironment() {
           "GOMP_SPINCOUNT=10000"};
 }
 
-std::string FindWorkerProgram() {
-  std::string path(4096, '\0');
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(length > 0 ? static_cast<size_t>(length) : 0);
-  return path.substr(0, path.rfind('/') + 1) + "gdf-worker";
-}
+std::string FindWorkerProgram() { return ProgramFolder() + "/gdf-worker"; }
 
 WorkerProcess::WorkerProcess(Executor& executor, WorkerOptions options)
     : executor_(executor),

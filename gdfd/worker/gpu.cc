@@ -35,6 +35,10 @@ absl::StatusOr<train::GpuDevice> Usable(int64_t index, const cuda::Device& devic
                    ", expected ", kMinMajor, ".0 or newer"));
 }
 
+absl::StatusOr<cuda::Plugin> LoadPlugin(const std::string& program_folder) {
+  return cuda::Plugin::Load(absl::StrCat(program_folder, "/", cuda::kPluginFileName));
+}
+
 // Opens libtorch's CUDA part, which adds its kernels to libtorch's tables; gives its folder.
 absl::StatusOr<std::string> LoadTorchCuda() {
   void* library = dlopen(kTorchCuda, RTLD_NOW | RTLD_GLOBAL);
@@ -54,8 +58,7 @@ absl::StatusOr<std::string> LoadTorchCuda() {
 }  // namespace
 
 absl::StatusOr<GpuLibraries> GpuLibraries::Load(const std::string& program_folder) {
-  GDF_ASSIGN_OR_RETURN(const cuda::Plugin plugin,
-                       cuda::Plugin::Load(absl::StrCat(program_folder, "/", cuda::kPluginFileName)));
+  GDF_ASSIGN_OR_RETURN(const cuda::Plugin plugin, LoadPlugin(program_folder));
   GDF_ASSIGN_OR_RETURN(std::string folder, LoadTorchCuda());
   return GpuLibraries(plugin, std::move(folder));
 }
@@ -76,8 +79,7 @@ train::DeviceList ListDevices(const std::string& program_folder) {
   const auto note = [&list](const absl::Status& problem) {
     absl::StrAppend(&list.problem, list.problem.empty() ? "" : "; ", problem.message());
   };
-  const absl::StatusOr<cuda::Plugin> plugin =
-      cuda::Plugin::Load(absl::StrCat(program_folder, "/", cuda::kPluginFileName));
+  const absl::StatusOr<cuda::Plugin> plugin = LoadPlugin(program_folder);
   if (!plugin.ok()) {
     note(plugin.status());
     return list;

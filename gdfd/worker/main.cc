@@ -2,12 +2,10 @@
 // its sandbox before it reads a byte of any job.
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cstdio>
 #include <new>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "core/train/device_list.h"
 #include "core/train/message_socket.h"
 #include "core/train/protocol.h"
+#include "gdfd/program_folder.h"
 #include "gdfd/supervisor/sandbox/sandbox.h"
 #include "gdfd/version.h"
 #include "gdfd/worker/gpu.h"
@@ -30,13 +29,6 @@ namespace {
 
 double MonotonicSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string ProgramFolder() {
-  char path[PATH_MAX] = "";
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  const std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
-  return program.substr(0, program.rfind('/'));
 }
 
 absl::Status Run(supervisor::SandboxOptions sandbox) {
