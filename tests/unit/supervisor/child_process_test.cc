@@ -161,7 +161,7 @@ TEST_CASE("a control group that cannot be made is an error, not a worker without
 }
 
 TEST_CASE("a child that is not confined is not taken for one that is") {
-  const auto child = StartShell("read line");
+  const auto child = StartShell("read line <&3");
   CHECK(absl::IsFailedPrecondition(child->CheckConfined()));
   child->Kill();
   child->Kill();
