@@ -120,10 +120,9 @@ int main(int argc, char** argv) {
   const double started = Now();
   while (trainer->step() < steps) {
     const auto run = ValueOrDie(trainer->RunSteps(std::min<int64_t>(500, steps - trainer->step())));
-    const double seconds = Now() - started;
     const auto quick = ValueOrDie(trainer->Evaluate(100));
     std::printf("{\"step\": %ld, \"train_loss\": %.4f, \"validation_loss\": %.4f, \"seconds\": %.2f}\n",
-                static_cast<long>(trainer->step()), run.mean_loss, quick.loss, seconds);
+                static_cast<long>(trainer->step()), run.mean_loss, quick.loss, Now() - started);
     std::fflush(stdout);
   }
   const double seconds = Now() - started;
