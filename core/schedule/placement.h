@@ -21,6 +21,8 @@ struct GpuOffer {
   std::string name;
   uint64_t total_memory_bytes = 0;
   uint64_t free_memory_bytes = 0;
+
+  bool operator==(const GpuOffer&) const = default;
 };
 
 // What one node has; "free" is what no placed job has taken.
@@ -33,6 +35,8 @@ struct NodeOffer {
   uint64_t free_memory_bytes = 0;
   std::vector<GpuOffer> gpus;
   int64_t free_tasks = 0;
+
+  bool operator==(const NodeOffer&) const = default;
 };
 
 // A job that waits for nodes.

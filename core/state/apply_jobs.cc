@@ -8,6 +8,9 @@
 namespace gdf::state {
 namespace {
 
+// Of one submitter: each is weighed again whenever a node comes or goes.
+constexpr int64_t kMaxPendingJobs = 100;
+
 bool SameContent(const std::vector<wire::JobInput>& a, const std::vector<wire::JobInput>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const wire::JobInput& x, const wire::JobInput& y) {
     return x.name == y.name && x.manifest == y.manifest;
@@ -58,6 +61,11 @@ absl::Status Applier::On(const wire::SubmitJob& c) {
       return absl::OkStatus();
     }
     GDF_RETURN_IF_ERROR(rows.status());
+  }
+  GDF_ASSIGN_OR_RETURN(const int64_t pending, Count("jobs WHERE owner = ? AND phase = 0", ToBlob(actor())));
+  if (pending >= kMaxPendingJobs) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(pending, " jobs of this node wait for nodes, more may not: cancel some, or submit this one later"));
   }
   for (const wire::JobInput& input : c.inputs) {
     GDF_RETURN_IF_ERROR(

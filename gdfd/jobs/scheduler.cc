@@ -113,15 +113,18 @@ Scheduler::~Scheduler() {
 }
 
 std::string Scheduler::WaitingFor(JobId job) const {
-  const auto it = waiting_.find(job);
-  return it == waiting_.end() ? "" : it->second;
+  const auto it = pending_.find(job);
+  return it == pending_.end() ? "" : it->second.waiting;
 }
 
 Task<void> Scheduler::Run() {
   while (true) {
     std::optional<bool> peers = co_await wake_.Pop();
     while (peers) {
-      if (*peers) refused_.clear();
+      if (*peers) {  // whatever the state did not take may be taken now
+        for (auto& [id, job] : pending_) job.refused = false;
+        weighed_.reset();
+      }
       if (wake_.empty()) break;
       peers = co_await wake_.Pop();
     }
@@ -137,19 +140,30 @@ absl::StatusOr<schedule::Placement> Preview(state::State& state,
   return schedule::Place({job}, offers)[0];
 }
 
-absl::StatusOr<std::optional<wire::CommandBody>> Scheduler::Decide(const state::Job& job,
-                                                                   std::string* waiting) {
-  absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(job.id));
-  schedule::Placement placement;
+absl::StatusOr<Scheduler::Pending*> Scheduler::Read(JobId id) {
+  GDF_ASSIGN_OR_RETURN(state::Job job, state_.job(id));
+  absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(id));
+  Pending& pending = pending_[id];
+  pending.readable = spec.status();
   if (spec.ok()) {
-    GDF_ASSIGN_OR_RETURN(placement, Preview(state_, membership_, MakeJobRequest(job, *spec)));
+    pending.spec = *std::move(spec);
+    pending.request = MakeJobRequest(job, pending.spec);
+  }
+  return &pending;
+}
+
+std::optional<wire::CommandBody> Scheduler::Decide(
+    const state::Job& job, Pending& pending, const std::vector<schedule::NodeOffer>& offers) {
+  schedule::Placement placement;
+  if (pending.readable.ok()) {
+    placement = schedule::Place({pending.request}, offers)[0];
   } else {
     placement.verdict = schedule::Verdict::kRefused;
-    placement.reason = std::string(spec.status().message());
+    placement.reason = std::string(pending.readable.message());
   }
   switch (placement.verdict) {
     case schedule::Verdict::kPending:
-      *waiting = placement.reason;
+      pending.waiting = placement.reason;
       return std::nullopt;
     case schedule::Verdict::kRefused: {
       wire::FinishJob finish;
@@ -172,24 +186,41 @@ absl::StatusOr<std::optional<wire::CommandBody>> Scheduler::Decide(const state::
 Task<absl::Status> Scheduler::PlacePending() {
   GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
   std::reverse(jobs.begin(), jobs.end());  // oldest first
-  std::map<JobId, std::string> waiting;
-  for (const state::Job& listed : jobs) {
-    if (listed.phase == state::JobPhase::kFinished) losses_.erase(listed.id);
-    if (listed.phase != state::JobPhase::kPending || refused_.contains(listed.id)) continue;
-    GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(listed.id));
-    std::string reason;
-    GDF_CO_ASSIGN_OR_RETURN(std::optional<wire::CommandBody> decision, Decide(job, &reason));
-    if (!decision) {
-      waiting[job.id] = reason;
+  for (const state::Job& job : jobs) {
+    if (job.phase == state::JobPhase::kFinished) losses_.erase(job.id);
+  }
+  std::erase_if(jobs, [](const state::Job& job) { return job.phase != state::JobPhase::kPending; });
+  std::erase_if(pending_, [&jobs](const auto& pending) {
+    return !std::ranges::binary_search(jobs, pending.first, {}, &state::Job::id);
+  });
+  if (jobs.empty()) co_return absl::OkStatus();
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
+  // A job that waits goes on waiting while the nodes are as they were when all were weighed last.
+  const bool changed = weighed_ != offers;
+  weighed_ = offers;
+  for (const state::Job& job : jobs) {
+    const auto it = pending_.find(job.id);
+    Pending* pending = it == pending_.end() ? nullptr : &it->second;
+    if (pending != nullptr && (pending->refused || !changed)) continue;
+    if (pending == nullptr) {
+      GDF_CO_ASSIGN_OR_RETURN(pending, Read(job.id));
+    }
+    std::optional<wire::CommandBody> decision = Decide(job, *pending, offers);
+    if (!decision) continue;
+    absl::StatusOr<wire::CommandResult> result =
+        co_await membership_.Propose(*std::move(decision));
+    if (!result.ok()) {
+      weighed_.reset();  // not this job, nor those after it
+      co_return result.status();
+    }
+    if (result->status.ok()) {
+      pending_.erase(job.id);
+      GDF_CO_ASSIGN_OR_RETURN(offers, Offers(state_, membership_));
       continue;
     }
-    GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result,
-                            co_await membership_.Propose(*std::move(decision)));
-    if (result.status.ok()) continue;
-    waiting[job.id] = std::string(result.status.message());
-    refused_.insert(job.id);
+    pending->waiting = std::string(result->status.message());
+    pending->refused = true;
   }
-  waiting_ = std::move(waiting);
   co_return absl::OkStatus();
 }
 

@@ -1,13 +1,12 @@
 // The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
 // ask for, refuses what no node can run. Decides with core/schedule and records with commands;
-// keeps no state of its own beside the reasons of waiting jobs and what members said of each other
-// lately. Method: jobs.request_epoch.
+// keeps no state of its own beside what it has read of waiting jobs and what members said of each
+// other lately. Method: jobs.request_epoch.
 #ifndef GDF_GDFD_JOBS_SCHEDULER_H_
 #define GDF_GDFD_JOBS_SCHEDULER_H_
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,11 +57,20 @@ class Scheduler {
   Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
 
  private:
+  // A job that waits, read once.
+  struct Pending {
+    absl::Status readable;          // why the spec could not be parsed
+    config::JobSpec spec;           // `request` points at it
+    schedule::JobRequest request;
+    std::string waiting;            // why
+    bool refused = false;           // the state did not take the decision
+  };
   Task<void> Run();
   Task<absl::Status> PlacePending();
-  // What to record about a pending job; nothing when it waits, with the reason in `waiting`.
-  absl::StatusOr<std::optional<wire::CommandBody>> Decide(const state::Job& job,
-                                                          std::string* waiting);
+  absl::StatusOr<Pending*> Read(JobId id);
+  // What to record about a pending job; nothing when it waits, with the reason in it.
+  std::optional<wire::CommandBody> Decide(const state::Job& job, Pending& pending,
+                                          const std::vector<schedule::NodeOffer>& offers);
   // Of the job's members, after `from` called `lost` lost.
   std::vector<NodeId> Staying(const state::Job& job, const NodeId& from,
                               const std::vector<NodeId>& lost);
@@ -72,10 +80,9 @@ class Scheduler {
   state::State& state_;
   membership::Membership& membership_;
   Channel<bool> wake_;  // true: a peer came or went
-  std::map<JobId, std::string> waiting_;
+  std::map<JobId, Pending> pending_;
   std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
-  std::set<JobId>
-      refused_;  // decisions that the state did not take: not repeated until a peer comes or goes
+  std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what all of them were weighed with
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;
   TaskScope tasks_;

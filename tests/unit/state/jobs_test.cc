@@ -88,6 +88,19 @@ TEST_CASE("who may submit, with inputs that someone holds") {
   w.Refused("s", submit, StatusCode::kNotFound, "the holder of input data");
 }
 
+TEST_CASE("a submitter has a bounded number of jobs that wait") {
+  JobWorld w;
+  for (int i = 1; i <= 100; ++i) w.Submit("t" + std::to_string(i));
+  w.Refused("s", World::Submission("t101"), StatusCode::kResourceExhausted, "100 jobs of this node wait");
+  CHECK(w.Propose("s", World::Submission("t7"))->job.value == 7);  // not a new one
+  CHECK(w.Do("c", World::Submission("t101")).ok());                // another's
+  REQUIRE(w.Do("s", wire::CancelJob{{7}, ""}).ok());
+  w.Submit("t101");
+  w.Refused("s", World::Submission("t102"), StatusCode::kResourceExhausted, "100 jobs of this node wait");
+  REQUIRE(w.Do("c", World::EpochOf(8, 1, {"a"})).ok());
+  w.Submit("t102");
+}
+
 TEST_CASE("epochs are opened by a coordinator, one after the other, with contributors") {
   JobWorld w;
   const uint64_t j = w.Submit();

@@ -280,14 +280,16 @@ TEST_CASE("equal logs give equal states, whatever the commands") {
   }
 }
 
-// Proposes submissions with the tokens first, first + 1, ... and writes each number to `out` once acknowledged.
+// Submits and cancels jobs with the tokens first, first + 1, ... and writes each number to `out` once it is acknowledged.
 [[noreturn]] void ProposeUntilKilled(const std::string& path, uint64_t first, int out) {
   auto state = State::Open(path);
   if (!state.ok()) _exit(1);
   World w(*std::move(state));
   for (uint64_t i = first;; ++i) {
-    if (!w.Do("c", World::Submission(std::to_string(i))).ok()) _exit(2);
+    const auto submitted = w.Propose("c", World::Submission(std::to_string(i)));
+    if (!submitted.ok() || !submitted->status.ok()) _exit(2);
     if (write(out, &i, sizeof(i)) != sizeof(i)) _exit(3);
+    if (!w.Do("c", wire::CancelJob{submitted->job, ""}).ok()) _exit(4);
   }
 }
 
