@@ -1,6 +1,7 @@
 #include "gdfd/daemon.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <set>
 #include <thread>
@@ -86,6 +87,8 @@ struct Daemon::Parts {
   absl::Status OpenNetwork();
   void FindControlGroups();
   uint64_t TaskMemoryBytes() const;
+  // Ends Run() with `why`. Only the first time counts: what goes down does so once. Any thread.
+  void End(absl::Status why);
   wire::NodeProfile Profile() const;
   void ServeScheduling();
   void MapPort();
@@ -100,7 +103,9 @@ struct Daemon::Parts {
   SystemClock clock;
   SystemRng rng;
   LoopExecutor executor;
-  absl::Status end;
+  std::atomic<bool> stopped = false;  // from outside: counts more than a wish to begin anew
+  std::atomic<bool> ending = false;
+  absl::Status end;  // written by who set `ending`
   std::optional<trust::LockFile> lock;
   std::string cgroup_parent;  // of workers' control groups; empty: there are none here
   std::optional<trust::NodeKey> key;
@@ -144,6 +149,12 @@ void Daemon::Parts::FindControlGroups() {
 // What the network is told that tasks may have here, and what workers are held to.
 uint64_t Daemon::Parts::TaskMemoryBytes() const {
   return config.limits.memory_bytes.value_or(DescribeMachine().memory_bytes / 10 * 8);
+}
+
+void Daemon::Parts::End(absl::Status why) {
+  if (ending.exchange(true)) return;
+  end = std::move(why);
+  executor.Stop();
 }
 
 // GPUs are what the network knows of until they have been looked for: a start is no change.
@@ -198,10 +209,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   node = std::make_unique<Node>(Node{
       executor, rng, files, config, *key, *state, *transport, *membership, chunks, *jobs,
       [this] { return scheduler.get(); }, [this] { ServeScheduling(); },
-      [this](const std::string& why) {
-        end = absl::AbortedError(why);
-        executor.Stop();
-      },
+      [this](const std::string& why) { End(absl::AbortedError(why)); },
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
   membership->OnRefused([this](const absl::Status& why) { OnRefused(why); });
   membership->Start(Profile());
@@ -321,13 +329,16 @@ absl::Status Daemon::Run(const std::function<void()>& on_ready) {
     parts_->control->Shutdown();
     parts_->executor.Stop();
   });
-  parts_->executor.Resume();
   parts_->executor.Run();
   closing.join();
-  Log(LogLevel::kInfo, "stopped", {{"why", parts_->end}});
-  return parts_->end;
+  const absl::Status end = parts_->stopped ? absl::OkStatus() : parts_->end;
+  Log(LogLevel::kInfo, "stopped", {{"why", end}});
+  return end;
 }
 
-void Daemon::Stop() { parts_->executor.Stop(); }
+void Daemon::Stop() {
+  parts_->stopped = true;
+  parts_->End(absl::OkStatus());
+}
 
 }  // namespace gdf

@@ -139,7 +139,9 @@ class ControlServer::Impl {
       accept_thread_.reset();
       unlink(node_.config.control_socket.c_str());
     }
+    if (operators_ == nullptr) return;
     const auto deadline = std::chrono::system_clock::now() + kShutdownPatience;
+    bridge_->CloseAfter(absl::FromChrono(kShutdownPatience));  // ends those that wait for others
     for (std::unique_ptr<grpc::Server>* server : {&operators_, &onlookers_, &remote_}) {
       if (*server) (*server)->Shutdown(deadline);
       server->reset();

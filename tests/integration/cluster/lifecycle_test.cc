@@ -52,6 +52,17 @@ TEST_CASE("a banned member is out of its job at once, and the job goes on") {
   CHECK(banned.Ctl({"job", "cancel", job}).code == 2);
 }
 
+TEST_CASE("a daemon that is told to stop while it begins anew stops") {
+  Cluster cluster(2);
+  Node& node = cluster.node(1);
+  // Waits for a third node; its log is a call that is in progress.
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = 1, .nodes_min = 3, .nodes_max = 3});
+  JobLog log(node, job);
+  log.AwaitEvent("submitted");
+  CHECK(node.Ctl({"key", "rotate"}).code == 0);
+  CHECK(node.Kill(SIGTERM) == 0);
+}
+
 TEST_CASE("the log is followed across a restart of the daemon and ends with the job") {
   Cluster cluster(2);
   Node& followed = cluster.node(0);
