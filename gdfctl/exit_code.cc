@@ -9,6 +9,7 @@ ExitCode ExitCodeOf(absl::StatusCode code) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kResourceExhausted:  // no room there: disk, memory, callers
       return kExitNoConnection;
     case absl::StatusCode::kDeadlineExceeded:
       return kExitTimeout;
@@ -18,8 +19,6 @@ ExitCode ExitCodeOf(absl::StatusCode code) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
       return kExitUsage;
-    case absl::StatusCode::kResourceExhausted:  // disk or memory of the node
-      return kExitNotPlaceable;
     case absl::StatusCode::kCancelled:
       return kExitCancelled;
     default:

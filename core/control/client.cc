@@ -48,6 +48,11 @@ struct Client::Impl {
       }
       return absl::UnavailableError(absl::StrCat("no gdfd answers at ", where, "; is it running?"));
     }
+    // gRPC's own words for what is longer than either end takes in one message.
+    if (result.code() == absl::StatusCode::kResourceExhausted &&
+        result.message().find("message larger than max") != absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("too large for one call: ", result.message()));
+    }
     return result;
   }
 };

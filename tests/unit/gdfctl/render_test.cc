@@ -20,7 +20,7 @@ TEST_CASE("Every error has its published exit code") {
       {absl::StatusCode::kDeadlineExceeded, 3},   {absl::StatusCode::kInvalidArgument, 4},
       {absl::StatusCode::kNotFound, 4},           {absl::StatusCode::kAlreadyExists, 4},
       {absl::StatusCode::kFailedPrecondition, 4}, {absl::StatusCode::kOutOfRange, 4},
-      {absl::StatusCode::kResourceExhausted, 6},  {absl::StatusCode::kCancelled, 7},
+      {absl::StatusCode::kResourceExhausted, 2},  {absl::StatusCode::kCancelled, 7},
       {absl::StatusCode::kInternal, 5},           {absl::StatusCode::kDataLoss, 5},
       {absl::StatusCode::kUnimplemented, 5},      {absl::StatusCode::kUnknown, 5},
       {absl::StatusCode::kAborted, 5}};
