@@ -218,16 +218,18 @@ absl::Status Daemon::Parts::OpenNetwork() {
   ServeScheduling();
 
   // Chunks of an upload whose submission was cut off belong to nobody, unless the job made it into the record.
+  bool held_all = true;
   GDF_ASSIGN_OR_RETURN(std::vector<state::Job> listed, state->jobs());
   for (const state::Job& summary : listed) {
     if (summary.phase == state::JobPhase::kFinished) continue;
     GDF_ASSIGN_OR_RETURN(state::Job job, state->job(summary.id));
     if (absl::Status held = jobs->Hold(job); !held.ok()) {
-      Log(LogLevel::kWarning, "input_lost", {{"job", ToString(job.id)}, {"why", held}});
+      Log(LogLevel::kWarning, "input_not_held", {{"job", ToString(job.id)}, {"why", held}});
+      held_all = held_all && !absl::IsResourceExhausted(held);  // a full disk: the upload's pin must do
     }
   }
   for (const std::string& owner : chunks->Owners()) {
-    if (owner.rfind("upload", 0) == 0) GDF_RETURN_IF_ERROR(chunks->Drop(owner));
+    if (held_all && owner.rfind("upload", 0) == 0) GDF_RETURN_IF_ERROR(chunks->Drop(owner));
   }
   jobs->Start();
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // gdfd: the GDF daemon.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -136,6 +137,14 @@ absl::Status RunOnce(const config::NodeConfig& config, const sigset_t& signals, 
   return end;
 }
 
+// Callers, peers and files each take descriptors; the usual limit of 1024 is for programs that use select().
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) Log(LogLevel::kWarning, "descriptor_limit_stays", {{"errno", errno}});
+}
+
 int RunDaemon(const config::NodeConfig& config, int ready_fd) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -175,6 +184,7 @@ int Main(int argc, char** argv) {
   }
   if (absl::Status log = SetUpLog(config->log); !log.ok()) return Fail(log);
   if (absl::Status hidden = supervisor::MakeUndumpable(); !hidden.ok()) return Fail(hidden);
+  RaiseDescriptorLimit();
   return RunDaemon(*config, arguments.ready_fd);
 }
 

@@ -241,6 +241,8 @@ grpc::Status ControlService::Generate(grpc::ServerContext* context,
   generate.temperature = request->temperature();
   generate.top_k = request->top_k();
   generate.seed = request->seed();
+  const LastingCall lasting(*this);
+  if (absl::Status room = lasting.status(); !room.ok()) return ToGrpc(room);
   auto sampling = std::make_shared<Sampling>();
   generate.on_text = [sampling](std::string_view text) { sampling->Append(text); };
   // Its worker ends with it, also when the caller goes away before.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
+#include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/schedule/cost.h"
 #include "gdfd/services/control_service.h"
@@ -193,16 +194,31 @@ grpc::Status ControlService::Submit(grpc::ServerContext*, const v1::SubmitReques
     if (!open) DropUploads(inputs).IgnoreError();
     return ToGrpc(result.status());
   }
+  // It is recorded: what fails from here on is no failure of the submission.
   reply->set_job(ToString(result->job));
   reply->set_existed(existed);
-  // Pinned for the job before the upload's pin goes. A crash between leaves the upload's, which the
-  // start hands over.
-  absl::Status held = bridge_.OnExecutor([&]() -> absl::Status {
-    GDF_ASSIGN_OR_RETURN(state::Job job, node_.state.job(result->job));
-    if (job.phase == state::JobPhase::kFinished) return absl::OkStatus();
-    return node_.jobs.Hold(job);
+  const absl::Status held = HandOver(result->job, inputs);
+  if (!held.ok()) {
+    Log(LogLevel::kWarning, "upload_stays", {{"job", ToString(result->job)}, {"why", held}});
+  }
+  return grpc::Status::OK;
+}
+
+// Pinned for the job before the upload's pin goes. What is cut off between leaves the upload's, which
+// the next start hands over.
+absl::Status ControlService::HandOver(JobId id, const std::vector<wire::JobInput>& inputs) {
+  const absl::Status held = bridge_.OnExecutor([&]() -> absl::Status {
+    // The record may not be here yet: this node's own disk can be full.
+    absl::StatusOr<state::Job> job = node_.state.job(id);
+    if (job.ok() && job->phase == state::JobPhase::kFinished) return absl::OkStatus();
+    state::Job recorded;
+    recorded.id = id;
+    recorded.owner = node_.transport.self();
+    recorded.inputs = inputs;
+    return node_.jobs.Hold(recorded);
   });
-  return ToGrpc(held.ok() ? DropUploads(inputs) : held);
+  GDF_RETURN_IF_ERROR(held);
+  return DropUploads(inputs);
 }
 
 grpc::Status ControlService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
@@ -224,6 +240,13 @@ grpc::Status ControlService::GetJob(grpc::ServerContext*, const v1::GetJobReques
     *reply->mutable_job() = Describe(job, Names());
     return absl::OkStatus();
   }));
+}
+
+absl::Status ControlService::LastingCall::status() const {
+  if (admitted_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(most_, " callers follow jobs or samples here, more may not; end one of them, or ask "
+                          "without following"));
 }
 
 absl::StatusOr<std::vector<v1::JobUpdate>> ControlService::NewsOf(JobId id, WatchPosition* seen) {
@@ -257,6 +280,11 @@ grpc::Status ControlService::WatchJob(grpc::ServerContext* context,
                                       grpc::ServerWriter<v1::JobUpdate>* writer) {
   absl::StatusOr<JobId> id = ParseJobId(request->job());
   if (!id.ok()) return ToGrpc(id.status());
+  std::optional<LastingCall> lasting;
+  if (request->follow()) {
+    lasting.emplace(*this);
+    if (absl::Status room = lasting->status(); !room.ok()) return ToGrpc(room);
+  }
   WatchPosition seen;
   seen.event = request->after_event();
   seen.round = RoundId{request->from_round()};

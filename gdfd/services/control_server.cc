@@ -21,20 +21,50 @@
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/net/certificate.h"
+#include "core/train/unique_fd.h"
 #include "gdfd/services/control_service.h"
 #include "gdfd/services/onlookers.h"
 
 namespace gdf::services {
 namespace {
 
-// Calls that wait at the same time; onlookers have their own, so that they cannot keep operators
-// out.
-constexpr int kOperatorThreads = 48;
-constexpr int kOnlookerThreads = 16;
 constexpr int kBacklog = 64;
 // When the process is out of descriptors, accepting again at once would only spin.
 constexpr int kAcceptRetryMillis = 200;
 constexpr std::chrono::seconds kShutdownPatience{2};
+
+// Which file a path names now.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+
+std::optional<FileId> FileIdOf(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) return std::nullopt;
+  return FileId{found.st_dev, found.st_ino};
+}
+
+// Makes way for a socket at `address`: removes one that nobody listens on any more, and nothing else.
+absl::Status RemoveDeadSocket(const std::string& path, const sockaddr_un& address) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoToStatus(errno, "look at", path);
+  }
+  if (!S_ISSOCK(found.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "control socket path '", path, "' is taken by something that is no socket; move it away"));
+  }
+  const train::UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.valid()) return ErrnoToStatus(errno, "make a socket to try", path);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+      errno != ECONNREFUSED) {
+    return absl::UnavailableError(absl::StrCat(
+        "another program answers on control socket '", path, "'; give one of them another path"));
+  }
+  return unlink(path.c_str()) == 0 ? absl::OkStatus() : ErrnoToStatus(errno, "remove", path);
+}
 
 absl::StatusOr<int> ListenUnix(FileSystem& files, const std::string& path) {
   sockaddr_un address{};
@@ -48,7 +78,7 @@ absl::StatusOr<int> ListenUnix(FileSystem& files, const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash != std::string::npos && slash > 0)
     GDF_RETURN_IF_ERROR(files.MakeFolders(path.substr(0, slash), 0755));
-  unlink(path.c_str());  // ours: the state folder's lock is held
+  GDF_RETURN_IF_ERROR(RemoveDeadSocket(path, address));
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return ErrnoToStatus(errno, "make the socket", path);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
@@ -98,6 +128,7 @@ class ControlServer::Impl {
       operator_group_ = found->gr_gid;
     }
     GDF_ASSIGN_OR_RETURN(listen_fd_, ListenUnix(node_.files, config.control_socket));
+    socket_file_ = FileIdOf(config.control_socket);
     stop_fd_ = eventfd(0, EFD_CLOEXEC);
     grpc::ResourceQuota quota("operators");
     quota.SetMaxThreads(kOperatorThreads);
@@ -137,7 +168,8 @@ class ControlServer::Impl {
       const uint64_t one = 1;
       if (write(stop_fd_, &one, sizeof(one)) == sizeof(one)) accept_thread_->join();
       accept_thread_.reset();
-      unlink(node_.config.control_socket.c_str());
+      const std::string& path = node_.config.control_socket;
+      if (socket_file_ && FileIdOf(path) == socket_file_) unlink(path.c_str());
     }
     if (operators_ == nullptr) return;
     const auto deadline = std::chrono::system_clock::now() + kShutdownPatience;
@@ -216,6 +248,7 @@ class ControlServer::Impl {
   ControlService full_, read_only_;
   std::optional<gid_t> operator_group_;
   int listen_fd_ = -1;
+  std::optional<FileId> socket_file_;  // as this server made it; the path may be another's since
   int stop_fd_ = -1;
   std::string remote_address_;
   std::unique_ptr<grpc::Server> operators_, onlookers_, remote_;

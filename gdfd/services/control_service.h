@@ -3,6 +3,7 @@
 #ifndef GDF_GDFD_SERVICES_CONTROL_SERVICE_H_
 #define GDF_GDFD_SERVICES_CONTROL_SERVICE_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@
 #include "proto/control.grpc.pb.h"
 
 namespace gdf::services {
+
+// Calls that wait at the same time; onlookers have their own, so that they cannot keep operators
+// out.
+inline constexpr int kOperatorThreads = 48;
+inline constexpr int kOnlookerThreads = 16;
+// Of these, followers of logs and samples.
+inline constexpr int kMostLastingOfOperators = 32;
+inline constexpr int kMostLastingOfOnlookers = 8;
 
 enum class Rights { kReadOnly, kOperator };
 
@@ -81,6 +90,25 @@ class ControlService final : public control::v1::Control::Service {
     uint64_t index = 0;  // of the log
   };
 
+  // A call that goes on as long as its caller likes. Each takes a thread: some are left to others.
+  class LastingCall {
+   public:
+    explicit LastingCall(ControlService& service)
+        : most_(service.rights_ == Rights::kOperator ? kMostLastingOfOperators
+                                                     : kMostLastingOfOnlookers),
+          running_(service.lasting_),
+          admitted_(running_.fetch_add(1) < most_) {}
+    LastingCall(const LastingCall&) = delete;
+    ~LastingCall() { running_.fetch_sub(1); }
+    // RESOURCE_EXHAUSTED when there are too many.
+    absl::Status status() const;
+
+   private:
+    const int most_;
+    std::atomic<int>& running_;
+    const bool admitted_;
+  };
+
   // PERMISSION_DENIED for those who may only look.
   absl::Status CheckOperator(const char* what) const;
   // Has a command recorded; its verdict as the status.
@@ -90,6 +118,8 @@ class ControlService final : public control::v1::Control::Service {
   // The command that a request asks for; the spec as it will be recorded.
   absl::StatusOr<wire::SubmitJob> PrepareSubmission(const control::v1::SubmitRequest& request,
                                                     config::JobSpec* spec);
+  // Makes what was uploaded the job's.
+  absl::Status HandOver(JobId id, const std::vector<wire::JobInput>& inputs);
   absl::Status DropUploads(const std::vector<wire::JobInput>& inputs);
   // What was recorded of a job since; advances `seen`. On the executor.
   absl::StatusOr<std::vector<control::v1::JobUpdate>> NewsOf(JobId id, WatchPosition* seen);
@@ -101,6 +131,7 @@ class ControlService final : public control::v1::Control::Service {
   Node& node_;
   Bridge& bridge_;
   const Rights rights_;
+  std::atomic<int> lasting_ = 0;
 };
 
 }  // namespace gdf::services

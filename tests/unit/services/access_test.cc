@@ -174,6 +174,37 @@ TEST_CASE("An operator group that does not exist is refused at the start") {
         StatusCode::kUnavailable);
 }
 
+TEST_CASE("A control socket is taken over when it is dead, and nothing else is") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto refused = [&](StatusCode code, const std::string& text) {
+    absl::StatusOr<std::unique_ptr<ControlServer>> second = ControlServer::Start(n1.node());
+    INFO(second.status());
+    CHECK(second.status().code() == code);
+    CHECK(std::string(second.status().message()).find(text) != std::string::npos);
+  };
+  refused(StatusCode::kUnavailable, "another program answers on control socket");
+  CHECK(n1.Client()->Status().ok());  // and was not disturbed
+  // What lies at the path at the end is not this server's any more.
+  PosixFileSystem files;
+  REQUIRE(files.Remove(n1.socket()).ok());
+  REQUIRE(files.WriteAtomic(n1.socket(), "precious", 0644).ok());
+  n1.StopServing();
+  CHECK(*files.Read(n1.socket()) == "precious");
+  refused(StatusCode::kInvalidArgument, "is no socket");
+  CHECK(*files.Read(n1.socket()) == "precious");
+  REQUIRE(files.Remove(n1.socket()).ok());
+  // A socket that a killed gdfd left behind.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  n1.socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  close(dead);
+  n1.Serve();
+  CHECK(n1.Client()->Status().ok());
+}
+
 TEST_CASE("Onlookers who wait do not keep operators out") {
   if (geteuid() != 0) {
     WARN("skipped: only root can take another user's part");

@@ -1,5 +1,6 @@
 #include <grpcpp/grpcpp.h>
 
+#include "gdfd/services/control_service.h"
 #include "proto/control.grpc.pb.h"
 #include "tests/unit/services/service_node.h"
 
@@ -331,6 +332,68 @@ TEST_CASE("A watcher that goes away does not keep the daemon") {
   while (watch->Next()) {
   }
   CHECK_FALSE(watch->Finish().ok());
+}
+
+TEST_CASE("Followers are bounded, so that they leave room for other calls") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  REQUIRE(client->CreateNetwork("my-net").ok());
+  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
+  REQUIRE(client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());
+  const auto stub = RawStub(n1);
+  v1::WatchJobRequest request;
+  request.set_job("j1");
+  request.set_follow(true);
+  v1::JobUpdate update;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::JobUpdate>>> watches;
+  for (int i = 0; i < kMostLastingOfOperators; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    watches.push_back(stub->WatchJob(contexts.back().get(), request));
+    REQUIRE(watches.back()->Read(&update));
+  }
+  const auto one_more = client->WatchJob({.job = "j1", .follow = true});
+  CHECK_FALSE(one_more->Next());
+  CHECK(Says(one_more->Finish(), StatusCode::kResourceExhausted, "32 callers follow jobs"));
+  CHECK(Says(client->Generate(Sample("j1", 5), nullptr).status(), StatusCode::kResourceExhausted,
+             "32 callers follow jobs"));
+  const auto glance = client->WatchJob({.job = "j1"});
+  CHECK(glance->Next());
+  while (glance->Next()) {
+  }
+  CHECK(glance->Finish().ok());
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& watch : watches) {
+    while (watch->Read(&update)) {
+    }
+    CHECK(watch->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  }
+  // Their places are free once the handlers have noticed.
+  bool admitted = false;
+  for (const absl::Duration until = loop.Now() + absl::Seconds(30); !admitted && loop.Now() < until;) {
+    admitted = client->WatchJob({.job = "j1", .follow = true})->Next().has_value();
+  }
+  CHECK(admitted);
+}
+
+TEST_CASE("A submission that is recorded has succeeded, also when its chunks cannot become the job's yet") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  REQUIRE(client->CreateNetwork("my-net").ok());
+  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
+  PosixFileSystem files;
+  const std::string in_the_way = n1.folder() + "/chunks/pins/j1";
+  REQUIRE(files.MakeFolders(in_the_way + "/x", 0700).ok());  // the pin cannot be written
+  const auto submitted = client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}}, "token"));
+  INFO(submitted.status());
+  REQUIRE(submitted.ok());
+  CHECK(submitted->job == "j1");
+  // The upload's pin keeps them.
+  const std::vector<std::string> owners = n1.chunks().Owners();
+  CHECK(std::any_of(owners.begin(), owners.end(),
+                    [](const std::string& owner) { return owner.rfind("upload", 0) == 0; }));
 }
 
 }  // namespace
