@@ -9,8 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "gdfctl/path_expansion.h"
@@ -42,8 +40,8 @@ std::string SafeName(const std::string& path) {
 // Collects the files of one job, and what is wrong with its paths.
 class Loader {
  public:
-  Loader(FileSystem& files, const JobFileOptions& options, JobFile* job)
-      : files_(files), options_(options), job_(job), problems_(options.path) {}
+  Loader(FileSystem& files, const JobFileOptions& options, JobFile* job, config::Problems* problems)
+      : files_(files), options_(options), job_(job), problems_(problems) {}
 
   absl::Status Load() {
     AddData();
@@ -54,7 +52,7 @@ class Loader {
     } else {
       job_->shape = job_->spec.model.shape;
     }
-    return problems_.ToStatus();
+    return problems_->ToStatus();
   }
 
  private:
@@ -63,7 +61,7 @@ class Loader {
   void AddData() {
     if (options_.text.empty()) return AddList("data", job_->spec.data.files, folder());
     std::vector<config::PathEntry> entries;
-    for (const std::string& path : options_.text) entries.push_back({path, {}});
+    for (const std::string& path : options_.text) entries.push_back({path, problems_->AddOrigin("--text " + path)});
     AddList("data", entries, "");
   }
 
@@ -72,7 +70,7 @@ class Loader {
     for (const config::PathEntry& entry : entries) {
       absl::StatusOr<std::vector<LocalFile>> found = ExpandPath(files_, JoinPath(base, entry.path));
       if (!found.ok()) {
-        problems_.Add(entry.at, std::string(found.status().message()));
+        problems_->Add(entry.at, std::string(found.status().message()));
         continue;
       }
       for (const LocalFile& file : *found) {
@@ -87,7 +85,7 @@ class Loader {
     const std::string path = JoinPath(folder(), entry.path);
     absl::StatusOr<FileInfo> info = files_.Stat(path);
     if (!info.ok() || info->is_directory) {
-      problems_.Add(entry.at, info.ok() ? absl::StrCat(path, " is a folder; expected a tokenizer.json")
+      problems_->Add(entry.at, info.ok() ? absl::StrCat(path, " is a folder; expected a tokenizer.json")
                                         : std::string(info.status().message()));
       return;
     }
@@ -97,7 +95,7 @@ class Loader {
   void AddModel(const config::PathEntry& from) {
     const std::string model = JoinPath(folder(), from.path);
     std::vector<JobInput>& list = job_->inputs["model"];
-    const auto problem = [&](const absl::Status& status) { problems_.Add(from.at, std::string(status.message())); };
+    const auto problem = [&](const absl::Status& status) { problems_->Add(from.at, std::string(status.message())); };
 
     const std::string config_path = JoinPath(model, "config.json");
     absl::StatusOr<std::string> json = files_.Read(config_path, kMaxConfigBytes);
@@ -155,7 +153,7 @@ class Loader {
   FileSystem& files_;
   const JobFileOptions& options_;
   JobFile* job_;
-  config::Problems problems_;
+  config::Problems* problems_;
 };
 
 }  // namespace
@@ -175,56 +173,26 @@ uint64_t JobFile::TotalBytes() const {
   return bytes;
 }
 
-absl::StatusOr<std::string> OverrideYaml(const std::string& yaml, const std::vector<std::string>& overrides) {
-  // Canonical YAML has one key a line and two spaces for each level.
-  std::vector<std::string> lines = absl::StrSplit(yaml, '\n');
-  for (const std::string& item : overrides) {
-    const size_t equals = item.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("--set ", item, ": expected key=value, such as train.steps=400"));
-    }
-    if (item.find('\n') != std::string::npos) return absl::InvalidArgumentError("--set: a value has one line");
-    const std::vector<std::string> parts = absl::StrSplit(item.substr(0, equals), '.');
-    bool replaced = false;
-    size_t level = 0;  // parts found so far
-    for (std::string& line : lines) {
-      const size_t indent = std::min(line.find_first_not_of(' '), line.size());
-      if (indent / 2 < level) level = indent / 2;
-      const std::string key = parts[level] + ":";
-      if (indent / 2 != level || line.compare(indent, key.size(), key) != 0) continue;
-      const bool section = line.size() == indent + key.size();
-      if (level + 1 == parts.size() && !section) {
-        line = absl::StrCat(line.substr(0, indent), key, " ", item.substr(equals + 1));
-        replaced = true;
-        break;
-      }
-      if (section && level + 1 < parts.size()) ++level;
-    }
-    if (!replaced) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--set ", item, ": this job has no value '", item.substr(0, equals), "' (docs/job-spec.md)"));
-    }
-  }
-  return absl::StrJoin(lines, "\n");
-}
-
-absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& options) {
+absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& options, config::Problems* problems) {
   JobFile job;
   GDF_ASSIGN_OR_RETURN(job.yaml, files.Read(options.path, kMaxJobYamlBytes));
-  GDF_ASSIGN_OR_RETURN(job.spec, config::ParseJobSpec(job.yaml, options.path));
+  std::optional<config::JobSpec> spec = config::ParseJobSpec(job.yaml, options.overrides, problems);
+  if (!spec) return problems->ToStatus();
+  job.spec = *std::move(spec);
   if (!options.text.empty()) {
     job.spec.data.format = config::DataFormat::kText;
     job.spec.data.files.clear();
     // The network's record shows what the file is called, not where it lies on this machine.
     for (const std::string& path : options.text) job.spec.data.files.push_back({SafeName(path), {}});
-    job.yaml = config::ToYaml(job.spec);
   }
-  if (!options.overrides.empty()) {
-    GDF_ASSIGN_OR_RETURN(job.yaml, OverrideYaml(config::ToYaml(job.spec), options.overrides));
-    GDF_ASSIGN_OR_RETURN(job.spec, config::ParseJobSpec(job.yaml, "job.yaml with --set"));
-  }
-  GDF_RETURN_IF_ERROR(Loader(files, options, &job).Load());
+  if (!options.text.empty() || !options.overrides.empty()) job.yaml = config::ToYaml(job.spec);
+  GDF_RETURN_IF_ERROR(Loader(files, options, &job, problems).Load());
   return job;
+}
+
+absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& options) {
+  config::Problems problems(options.path);
+  return LoadJobFile(files, options, &problems);
 }
 
 absl::StatusOr<control::UploadFile> OpenForUpload(FileSystem& files, const JobInput& input) {

@@ -17,7 +17,7 @@ namespace gdf::ctl {
 struct JobFileOptions {
   std::string path;
   std::vector<std::string> text = {};       // instead of data.text, relative to the current folder
-  std::vector<std::string> overrides = {};  // "train.steps=400"
+  std::vector<std::string> overrides = {};  // "train.steps=400", as config::ParseJobSpec takes them
 };
 
 struct JobInput {
@@ -39,15 +39,13 @@ struct JobFile {
   uint64_t TotalBytes() const;
 };
 
-// Parses, applies the overrides, expands every path and reads the model folder's config.json and index.
-// kInvalidArgument with the place of each path that leads nowhere.
+// Parses with the overrides, expands every path and reads the model folder's config.json and index.
+// kInvalidArgument with the place of everything that is wrong, which `problems` lists.
+absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& options, config::Problems* problems);
 absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& options);
 
 // Reads the data: UTF-8, JSON lines with the field, long enough for one sequence. kInvalidArgument names the file.
 absl::Status CheckData(FileSystem& files, const JobFile& job);
-
-// `yaml`, canonical, with the values at the dotted keys replaced. kInvalidArgument for a key that it does not have.
-absl::StatusOr<std::string> OverrideYaml(const std::string& yaml, const std::vector<std::string>& overrides);
 
 // A file as Client::Upload reads it.
 absl::StatusOr<control::UploadFile> OpenForUpload(FileSystem& files, const JobInput& input);

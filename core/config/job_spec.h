@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "core/config/model_shape.h"
 #include "core/config/source_location.h"
 
@@ -170,6 +171,12 @@ struct JobSpec {
 // Parses and validates job.yaml. kInvalidArgument with every error found, one a line, each
 // "FILENAME:LINE:COLUMN: what is wrong, what was expected". Opens no file that the text names.
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view text, std::string_view filename);
+
+// As above, with each of `settings`, "train.steps=400", put into the document first: the value at a
+// dotted key, as YAML of one line. Adds every error to `problems`, those of a setting as of the
+// origin "--set train.steps=400"; nullopt when there is one.
+std::optional<JobSpec> ParseJobSpec(std::string_view text, absl::Span<const std::string> settings,
+                                    Problems* problems);
 
 // Canonical job.yaml with every key written out; ParseJobSpec of it gives `spec` again.
 std::string ToYaml(const JobSpec& spec);

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "core/base/status_macros.h"
 #include "core/config/job_spec.h"
 #include "core/config/job_spec_names.h"
 #include "core/config/units.h"
 #include "core/config/yaml_reader.h"
+#include "core/config/yaml_setting.h"
 
 namespace gdf::config {
 namespace {
@@ -479,17 +479,26 @@ class JobParser {
 
 }  // namespace
 
+std::optional<JobSpec> ParseJobSpec(std::string_view text, absl::Span<const std::string> settings,
+                                    Problems* problems) {
+  std::optional<YamlNode> root = ParseYaml(text, problems);
+  if (!root) return std::nullopt;
+  if (root->kind != YamlNode::Kind::kMap) {
+    problems->Add({1, 1},
+                  "must be a mapping with the keys name, kind, model, data, train and rounds");
+    return std::nullopt;
+  }
+  for (const std::string& setting : settings) ApplySetting(setting, &*root, problems);
+  JobSpec spec = JobParser(&*root, problems).Parse();
+  if (!problems->empty()) return std::nullopt;
+  return spec;
+}
+
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view text, std::string_view filename) {
   Problems problems(filename);
-  const std::optional<YamlNode> root = ParseYaml(text, &problems);
-  if (root && root->kind != YamlNode::Kind::kMap) {
-    problems.Add({1, 1},
-                 "must be a mapping with the keys name, kind, model, data, train and rounds");
-  }
-  JobSpec spec;
-  if (root && root->kind == YamlNode::Kind::kMap) spec = JobParser(&*root, &problems).Parse();
-  GDF_RETURN_IF_ERROR(problems.ToStatus());
-  return spec;
+  std::optional<JobSpec> spec = ParseJobSpec(text, {}, &problems);
+  if (!spec) return problems.ToStatus();
+  return *std::move(spec);
 }
 
 }  // namespace gdf::config

@@ -16,6 +16,7 @@ namespace gdf::config {
 struct SourceLocation {
   int line = 0;
   int column = 0;
+  int origin = 0;  // 0: the file; else what Problems::AddOrigin returned, without line and column
 
   auto operator<=>(const SourceLocation&) const = default;
 };
@@ -26,11 +27,22 @@ std::string FormatLocation(std::string_view filename, SourceLocation at);
 // Collects the problems of one file, so that a user sees all of them at once.
 class Problems {
  public:
-  explicit Problems(std::string_view filename) : filename_(filename) {}
+  struct Problem {
+    SourceLocation at;
+    std::string message;
+  };
 
+  explicit Problems(std::string_view filename) : origins_{std::string(filename)} {}
+
+  // Another place that values come from, such as "--set train.steps=400".
+  SourceLocation AddOrigin(std::string_view name);
   void Add(SourceLocation at, std::string message);
   bool empty() const { return problems_.empty(); }
   size_t size() const { return problems_.size(); }
+  // In the order of the file.
+  std::vector<Problem> Sorted() const;
+  // The file or other origin that `at` is in.
+  const std::string& OriginOf(SourceLocation at) const { return origins_.at(at.origin); }
 
   // OK when nothing was added; else kInvalidArgument with one line a problem in the order of the
   // file, "job.yaml:12:5: message". After kMaxShown only their number is told.
@@ -39,12 +51,7 @@ class Problems {
   static constexpr size_t kMaxShown = 50;
 
  private:
-  struct Problem {
-    SourceLocation at;
-    std::string message;
-  };
-
-  std::string filename_;
+  std::vector<std::string> origins_;
   std::vector<Problem> problems_;
 };
 

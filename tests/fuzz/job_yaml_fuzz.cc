@@ -18,6 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     GDF_CHECK(again.ok());
     GDF_CHECK(*again == *spec);
   }
+  gdf::config::Problems problems("job.yaml");
+  const std::string setting(text.substr(0, text.find('\n')));
+  if (const auto set = gdf::config::ParseJobSpec(text, {&setting, 1}, &problems)) {
+    GDF_CHECK(problems.empty());
+    GDF_CHECK(*gdf::config::ParseJobSpec(gdf::config::ToYaml(*set), "canonical.yaml") == *set);
+  }
   (void)gdf::config::ParseNodeConfig(text, "gdfd.yaml");
   const auto shape = gdf::config::ModelShapeFromHfConfig(text, "config.json");
   if (shape.ok()) {
