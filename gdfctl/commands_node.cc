@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -29,7 +30,7 @@ std::string Presence(const control::Node& node, const Style& style) {
 }
 
 std::string Rtt(const control::Node& node) {
-  return node.rtt > absl::ZeroDuration() ? absl::StrCat(absl::ToInt64Microseconds(node.rtt) / 1000.0, " ms") : "-";
+  return node.rtt > absl::ZeroDuration() ? absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(node.rtt)) : "-";
 }
 
 absl::StatusOr<ExitCode> List(Session& session) {

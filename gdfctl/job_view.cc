@@ -12,11 +12,14 @@
 namespace gdf::ctl {
 namespace {
 
+constexpr int kMinBarColumns = 10;
 constexpr int kMaxBarColumns = 40;
+constexpr uint64_t kLogLines = 20;  // of the whole job, beside one a minute
+constexpr absl::Duration kLogEvery = absl::Minutes(1);
 constexpr int kCurveColumns = 76;
 
 // "loss 2.10", ... of the newest round: what both forms of progress show.
-std::vector<std::string> Figures(const JobView& view, absl::Time now) {
+std::vector<std::string> Figures(const JobView& view) {
   std::vector<std::string> figures;
   if (view.rounds().empty()) return figures;
   const control::Round& last = view.rounds().rbegin()->second;
@@ -24,11 +27,14 @@ std::vector<std::string> Figures(const JobView& view, absl::Time now) {
   if (view.validation_loss()) figures.push_back(absl::StrCat("validation ", FormatLoss(view.validation_loss())));
   figures.push_back(absl::StrCat(HumanCount(last.tokens_per_sec), " tokens/s"));
   figures.push_back(absl::StrCat(HumanBytes(view.bytes_sent()), " sent"));
-  if (!view.ended()) {
-    const std::optional<absl::Duration> left = view.TimeLeft(now);
-    figures.push_back(left ? HumanDuration(*left) + " left" : "time left unknown");
-  }
   return figures;
+}
+
+// "4 min 10 s left"; empty before the first round and after the last.
+std::string TimeLeftText(const JobView& view, absl::Time now) {
+  if (view.ended() || view.rounds().empty()) return "";
+  const std::optional<absl::Duration> left = view.TimeLeft(now);
+  return left ? HumanDuration(*left) + " left" : "time left unknown";
 }
 
 Color ColorOf(control::JobPhase phase) {
@@ -46,6 +52,13 @@ void JobView::Update(const control::JobUpdate& update) {
   if (update.round) rounds_[update.round->round] = *update.round;
   if (update.job) job_ = *update.job;
   if (update.finished) job_ = *update.finished;
+}
+
+uint64_t JobView::rounds_done() const { return rounds_.empty() ? job_.rounds_done : rounds_.rbegin()->first + 1; }
+
+double JobView::share_done() const {
+  if (job_.rounds_total == 0) return 0;
+  return std::min(1.0, static_cast<double>(rounds_done()) / static_cast<double>(job_.rounds_total));
 }
 
 uint64_t JobView::bytes_sent() const {
@@ -73,29 +86,41 @@ std::optional<absl::Duration> JobView::TimeLeft(absl::Time now) const {
 
 std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, const Style& style) {
   const control::Job& job = view.job();
-  const uint64_t done = view.rounds().empty() ? job.rounds_done : view.rounds().rbegin()->first + 1;
-  const double share = job.rounds_total > 0 ? static_cast<double>(done) / static_cast<double>(job.rounds_total) : 0;
-  const std::string name = Paint(style, Color::kBold, Printable(job.name)) + " " + job.id;
-  const std::string counts = absl::StrFormat("round %d/%d  %.0f %%", done, job.rounds_total, 100 * share);
-  const int bar = std::clamp(style.width - Columns(name) - Columns(counts) - 4, 10, kMaxBarColumns);
-  std::string figures = absl::StrJoin(Figures(view, now), "   ");
+  std::string counts = absl::StrFormat("round %d/%d  %.0f %%", view.rounds_done(), job.rounds_total, 100 * view.share_done());
+  if (const std::string left = TimeLeftText(view, now); !left.empty()) counts += "  " + left;
+  const int room = style.width - Columns(counts) - 4;  // two spaces before and after the bar
+  const std::string name = Truncate(Printable(job.name) + " " + job.id, room - kMinBarColumns, style);
+  const int bar = std::clamp(room - Columns(name), kMinBarColumns, kMaxBarColumns);
+  std::string figures = absl::StrJoin(Figures(view), "   ");
   if (figures.empty()) {
     figures = job.phase == control::JobPhase::kPending
                   ? absl::StrCat("waiting", job.reason.empty() ? "" : ": ", Printable(job.reason))
                   : absl::StrCat("first round on ", job.members.size(), job.members.size() == 1 ? " node" : " nodes");
   }
-  return {Truncate(absl::StrCat(name, "  ", RenderBar(share, bar, style), "  ", counts), style.width, style),
-          Truncate(figures, style.width, style)};
+  const std::string line = absl::StrCat(Paint(style, Color::kBold, name), "  ", RenderBar(view.share_done(), bar, style), "  ", counts);
+  return {Truncate(line, style.width, style), Truncate(figures, style.width, style)};
 }
 
 std::string RenderProgressLine(const JobView& view, absl::Time now) {
   const control::Job& job = view.job();
-  const uint64_t done = view.rounds().empty() ? job.rounds_done : view.rounds().rbegin()->first + 1;
   std::vector<std::string> parts = {absl::StrCat(job.id, " ", control::ToString(job.phase)),
-                                    absl::StrCat("round ", done, "/", job.rounds_total)};
-  for (std::string& figure : Figures(view, now)) parts.push_back(std::move(figure));
+                                    absl::StrCat("round ", view.rounds_done(), "/", job.rounds_total)};
+  for (std::string& figure : Figures(view)) parts.push_back(std::move(figure));
+  if (const std::string left = TimeLeftText(view, now); !left.empty()) parts.push_back(left);
   if (job.phase == control::JobPhase::kPending && !job.reason.empty()) parts.push_back(Printable(job.reason));
   return absl::StrJoin(parts, ", ");
+}
+
+std::optional<std::string> ProgressLog::Next(const JobView& view, absl::Time now) {
+  const std::string state = absl::StrCat(control::ToString(view.job().phase), ": ", view.job().reason);
+  const uint64_t done = view.rounds_done();
+  const bool further =
+      done > rounds_done_ && ((done - rounds_done_) * kLogLines >= view.job().rounds_total || now - at_ >= kLogEvery);
+  if (state == state_ && !further) return std::nullopt;
+  state_ = state;
+  rounds_done_ = done;
+  at_ = now;
+  return RenderProgressLine(view, now);
 }
 
 std::string RenderRound(const control::Round& round) {

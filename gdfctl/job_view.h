@@ -20,6 +20,9 @@ class JobView {
   const control::Job& job() const { return job_; }
   const std::map<uint64_t, control::Round>& rounds() const { return rounds_; }
   bool ended() const { return control::Ended(job_.phase); }
+  uint64_t rounds_done() const;
+  // rounds_done of all, in [0, 1]; 0 while their number is unknown.
+  double share_done() const;
   // Of all rounds known, by all members.
   uint64_t bytes_sent() const;
   // Of the newest round that has one.
@@ -32,10 +35,23 @@ class JobView {
   std::map<uint64_t, control::Round> rounds_;
 };
 
-// The block that is drawn again and again on a terminal: two lines.
+// The block that is drawn again and again on a terminal: two lines, the first with the time left.
 std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, const Style& style);
 // The same as one line, for logs.
 std::string RenderProgressLine(const JobView& view, absl::Time now);
+// Which of those lines a log gets: the first, each new phase or reason to wait, and new rounds when they are a twentieth
+// of the job further or a minute later.
+class ProgressLog {
+ public:
+  // The line to write now, if any.
+  std::optional<std::string> Next(const JobView& view, absl::Time now);
+
+ private:
+  std::string state_;  // phase and reason of the last line
+  uint64_t rounds_done_ = 0;
+  absl::Time at_ = absl::InfinitePast();
+};
+
 // A round as a line of `job logs`.
 std::string RenderRound(const control::Round& round);
 // Loss and validation loss over rounds; empty before the first.

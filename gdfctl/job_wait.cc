@@ -1,7 +1,7 @@
 #include "gdfctl/job_wait.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
@@ -14,7 +14,6 @@ namespace gdf::ctl {
 namespace {
 
 constexpr absl::Duration kRedrawEvery = absl::Seconds(1);
-constexpr absl::Duration kLineEvery = absl::Seconds(5);  // where lines are kept, as in logs of continuous integration
 
 // Progress as it comes: drawn over on a terminal, else a line now and then.
 class ProgressDisplay {
@@ -24,13 +23,7 @@ class ProgressDisplay {
   void Show(const JobView& view) {
     if (session_.quiet() || view.job().id.empty()) return;
     if (terminal()) return area_.Draw(RenderProgress(view, session_.Now(), session_.err_style()));
-    const absl::Time now = session_.Now();
-    if (now - last_line_ < kLineEvery) return;
-    std::string line = RenderProgressLine(view, now);
-    if (line == last_text_) return;
-    session_.Say(line);
-    last_line_ = now;
-    last_text_ = std::move(line);
+    if (const std::optional<std::string> line = log_.Next(view, session_.Now())) session_.Say(*line);
   }
   // A line that stays.
   void Say(const std::string& text) {
@@ -46,8 +39,7 @@ class ProgressDisplay {
 
   Session& session_;
   LiveArea area_;
-  absl::Time last_line_ = absl::InfinitePast();
-  std::string last_text_;
+  ProgressLog log_;
 };
 
 void ShowEvent(ProgressDisplay& display, const control::Event& event, const Style& style) {

@@ -61,7 +61,7 @@ void Connection::Handshake(Done done) {
   handshake_done_ = std::move(done);
   ArmTimer(world_->options.handshake_timeout, [this] {
     End(Lost(Where(), absl::StrCat("no handshake and hello within ",
-                                   absl::FormatDuration(world_->options.handshake_timeout))));
+                                   HumanDuration(world_->options.handshake_timeout))));
   });
   DriveHandshake();
 }

@@ -1,4 +1,5 @@
 #include "core/net/dialer.h"
+#include "core/base/text.h"
 
 #include <utility>
 
@@ -33,7 +34,7 @@ void Dialer::Start() {
   deadline_.async_wait([self = shared_from_this()](std::error_code ec) {
     if (ec || self->over_) return;
     self->failures_.push_back(absl::StrCat(
-        "no answer within ", absl::FormatDuration(self->world_->options.handshake_timeout)));
+        "no answer within ", HumanDuration(self->world_->options.handshake_timeout)));
     self->Finish(absl::UnavailableError(
         absl::StrCat("node ", self->peer_.Short(),
                      " is not reachable: ", absl::StrJoin(self->failures_, "; "))));

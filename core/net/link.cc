@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/text.h"
 
 namespace gdf::net {
 namespace {
@@ -79,7 +80,7 @@ Task<absl::StatusOr<std::optional<Buffer>>> LinkStream::ReceiveOn(std::shared_pt
   }
   if (s->peer_finished) co_return std::optional<Buffer>();
   co_return absl::DeadlineExceededError(absl::StrCat("nothing received from node ", s->peer.Short(),
-                                                     " within ", absl::FormatDuration(timeout)));
+                                                     " within ", HumanDuration(timeout)));
 }
 
 // Keeps window + unread messages at the target. Half-window steps keep credit frames few; an empty

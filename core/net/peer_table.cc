@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/net/endpoint.h"
 
 namespace gdf::net {
@@ -128,7 +129,7 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
     known = table->Find(peer);
     if (left <= absl::ZeroDuration()) {
       co_return absl::DeadlineExceededError(absl::StrCat(
-          "no connection to node ", peer.Short(), " within ", absl::FormatDuration(timeout),
+          "no connection to node ", peer.Short(), " within ", HumanDuration(timeout),
           known && !known->last_error.ok() ? "; last try: " : "",
           known ? known->last_error.message() : ""));
     }

@@ -71,7 +71,7 @@ Task<absl::StatusOr<Buffer>> Transport::Call(NodeId peer, std::string method, Bu
   if (absl::IsDeadlineExceeded(response.status()) && clock.Monotonic() >= deadline) {
     co_return absl::DeadlineExceededError(absl::StrCat("no answer to ", method, " from node ",
                                                        peer.Short(), " within ",
-                                                       absl::FormatDuration(timeout)));
+                                                       HumanDuration(timeout)));
   }
   if (!response.ok()) co_return response.status();
   if (!response->has_value()) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
 
@@ -78,7 +79,7 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
     if (waited >= env_.timings.majority) {
       if (missing.empty()) co_return answers;
       co_return absl::DeadlineExceededError(absl::StrCat("epoch ", epoch_.epoch.value, " of ", ToString(env_.job),
-                                                         " waited ", absl::FormatDuration(waited), " for ", missing));
+                                                         " waited ", HumanDuration(waited), " for ", missing));
     }
     if (waited >= env_.timings.enter && !said) {
       said = true;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/rounds/receipts.h"
 
 namespace gdf::rounds {
@@ -89,7 +90,7 @@ Task<absl::Status> RoundLead::Drive() {
     }
     const absl::Duration idle = Now() - progress_at_;
     if (idle > 2 * env_.spec.rounds.round_deadline + env_.timings.majority) {
-      co_return absl::DeadlineExceededError(absl::StrCat("no round was committed for ", absl::FormatDuration(idle),
+      co_return absl::DeadlineExceededError(absl::StrCat("no round was committed for ", HumanDuration(idle),
                                                          "; last: ", status.message()));
     }
     status = co_await Recover(status);
@@ -251,7 +252,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     }
   }
   co_return absl::UnavailableError(absl::StrCat("the exchange of round ", position_.round.value, " did not succeed in ",
-                                                kMaxAttempts, " attempts or ", absl::FormatDuration(env_.spec.rounds.round_deadline)));
+                                                kMaxAttempts, " attempts or ", HumanDuration(env_.spec.rounds.round_deadline)));
 }
 
 Task<absl::Status> RoundLead::NextAttempt() {

@@ -19,7 +19,8 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // a cell for each column
 };
 
-// Lines that end with a newline. The last column is cut where the line would be wider than the style.
+// Lines that end with a newline. Columns that do not fit beside the ones before go to a further, indented line of their
+// row; only a cell wider than a whole line is cut. Columns that are empty in every row are left out.
 std::string RenderTable(const Table& table, const Style& style);
 
 // "name   value" lines; a value of several lines is indented under its first.

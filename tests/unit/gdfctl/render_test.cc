@@ -58,16 +58,33 @@ TEST_CASE("Numbers for people") {
   CHECK(UtcText(absl::FromUnixSeconds(0)) == "1970-01-01T00:00:00Z");
 }
 
-TEST_CASE("A table is aligned and cut at the width") {
+TEST_CASE("A table is aligned, and goes on in further lines rather than losing columns") {
   const Table table{{{"NAME"}, {"N", true}, {"TEXT"}}, {{"a", "10", "some words"}, {"long", "5", "x"}}};
   CHECK(RenderTable(table, kAscii) ==
         "NAME   N  TEXT\n"
         "a     10  some words\n"
         "long   5  x\n");
   CHECK(RenderTable(table, {false, false, 14}) ==
-        "NAME   N  TEXT\n"
-        "a     10  som.\n"
-        "long   5  x\n");
+        "NAME   N\n"
+        "    TEXT\n"
+        "a     10\n"
+        "    some words\n"
+        "long   5\n"
+        "    x\n");
+  CHECK(RenderTable(table, {false, false, 13}) ==
+        "NAME   N\n"
+        "    TEXT\n"
+        "a     10\n"
+        "    some wor.\n"
+        "long   5\n"
+        "    x\n");
+  CHECK(RenderTable({{{"A"}, {"B"}, {"C"}}, {{"1", "", "3"}, {"1", "", "long"}}}, {false, false, 6}) ==
+        "A\n"
+        "    C\n"
+        "1\n"
+        "    3\n"
+        "1\n"
+        "    l.\n");
   CHECK(RenderFields({{"a", "1"}, {"name", "x\ny"}}, kAscii) ==
         "a     1\n"
         "name  x\n"
@@ -134,10 +151,45 @@ TEST_CASE("The time left follows from the pace of the rounds") {
   CHECK(view.TimeLeft(now) == absl::Seconds(76));
   CHECK(view.bytes_sent() == 2048);
   CHECK(RenderProgressLine(view, now) == "j1 running, round 2/10, loss 2.0000, 1.0k tokens/s, 2.0 KiB sent, 1 min 16 s left");
-  const std::vector<std::string> block = RenderProgress(view, now, {false, false, 60});
+  std::vector<std::string> block = RenderProgress(view, now, {false, false, 60});
   REQUIRE(block.size() == 2);
-  CHECK(block[0] == "demo j1  ######---------------------------  round 2/10  20 %");  // 60 columns
-  CHECK(block[1] == "loss 2.0000   1.0k tokens/s   2.0 KiB sent   1 min 16 s left");
+  CHECK(block[0] == "demo j1  ###-------------  round 2/10  20 %  1 min 16 s left");  // 60 columns
+  CHECK(block[1] == "loss 2.0000   1.0k tokens/s   2.0 KiB sent");
+  // A long name gives way, the figures stay.
+  job.name = std::string(63, 'n');
+  view.Update({.job = job});
+  block = RenderProgress(view, now, {false, false, 80});
+  CHECK(block[0] == std::string(32, 'n') + ".  ##--------  round 2/10  20 %  1 min 16 s left");  // 80 columns
+}
+
+TEST_CASE("A log of a job gets a line where something has moved") {
+  JobView view;
+  ProgressLog log;
+  control::Job job;
+  job.id = "j1";
+  job.phase = control::JobPhase::kPending;
+  job.reason = "no node is free";
+  const auto at = [](int seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); };
+  view.Update({.job = job});
+  CHECK(log.Next(view, at(0)) == "j1 pending, round 0/0, no node is free");
+  CHECK(!log.Next(view, at(3600)));
+  job.phase = control::JobPhase::kRunning;
+  job.reason = "";
+  job.rounds_total = 100;
+  view.Update({.job = job});
+  CHECK(log.Next(view, at(3601)) == "j1 running, round 0/100");
+  const auto logged = [&](int round, int seconds) {
+    view.Update(Round(round - 1, 2, seconds, 0));
+    return log.Next(view, at(seconds)).has_value();
+  };
+  CHECK(!logged(1, 3602));
+  CHECK(!logged(4, 3605));
+  CHECK(logged(5, 3606));    // a twentieth
+  CHECK(!logged(5, 3700));   // no new round
+  CHECK(!logged(6, 3665));   // 59 s after the last line
+  CHECK(logged(7, 3666));    // a minute
+  CHECK(!logged(11, 3667));  // 4 % further
+  CHECK(logged(12, 3668));
 }
 
 }  // namespace
