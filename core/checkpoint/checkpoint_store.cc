@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/encoding.h"
 #include "core/base/hash.h"
 #include "core/base/status_macros.h"
@@ -291,6 +292,33 @@ absl::Status CheckpointStore::Commit(const OuterState& state, const std::optiona
   GDF_RETURN_IF_ERROR(WriteRecord(files_, Path(kCommitted, state.id.round), AsBytes(record)));
   Prune(state.id.round);
   return absl::OkStatus();
+}
+
+bool CheckpointStore::HasMomentum(RoundId round) {
+  const std::string path = Path(kState, round);
+  auto file = files_.OpenForRead(path);
+  if (!file.ok()) return true;
+  auto header = ReadHeader(**file, path);
+  return !header.ok() || header->num_momentum != 0;
+}
+
+// The others go before the state is written again: that takes room.
+absl::Status CheckpointStore::KeepThetaOnly() {
+  RemoveLeftovers();
+  for (const RoundId round : Rounds(kWorker, nullptr)) files_.Remove(Path(kWorker, round)).IgnoreError();
+  const std::vector<RoundId> committed = Rounds(kCommitted, nullptr);
+  Loaded loaded;
+  if (!committed.empty() && (committed.size() > 1 || HasMomentum(committed[0]))) LoadCommitted(Parts::kTheta, &loaded);
+  if (!loaded.damage.empty()) return absl::DataLossError(absl::StrJoin(loaded.damage, "; "));
+  std::vector<std::string> kept;
+  if (!committed.empty()) kept = {Path(kCommitted, committed[0]), Path(kState, committed[0])};
+  const absl::StatusOr<std::vector<std::string>> names = files_.List(options_.folder);
+  if (!names.ok()) return absl::IsNotFound(names.status()) ? absl::OkStatus() : names.status();
+  for (const std::string& name : *names) {
+    const std::string path = Path(name.c_str());
+    if (std::find(kept.begin(), kept.end(), path) == kept.end()) GDF_RETURN_IF_ERROR(files_.Remove(path));
+  }
+  return loaded.committed != nullptr && HasMomentum(committed[0]) ? WriteState(*loaded.committed) : absl::OkStatus();
 }
 
 absl::Status CheckpointStore::SaveEpoch(const wire::EpochRecord& record,

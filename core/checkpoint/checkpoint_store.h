@@ -61,6 +61,9 @@ class CheckpointStore {
   // Persists that `state` is committed, by `commit` (none: θ_0, or a state adopted from the lead). Writes the state's
   // file unless Prepare has, then removes what is older than the newest `keep`.
   absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
+  // For a job that has ended: θ of the newest committed state stays, with its commit; its momentum and all other files
+  // go. kDataLoss when a committed state was passed over as damaged: then all of them stay. May be repeated.
+  absl::Status KeepThetaOnly();
   // The promise to refuse epochs older than `record`. `previous`: whose members a lead of `record` must hear from
   // before it trains.
   absl::Status SaveEpoch(const wire::EpochRecord& record, const std::optional<wire::EpochRecord>& previous);
@@ -78,6 +81,7 @@ class CheckpointStore {
   absl::Status WriteState(const OuterState& state);
   enum class Parts { kAll, kTheta };
   absl::StatusOr<OuterStateDraft> ReadState(RoundId round, Parts parts);
+  bool HasMomentum(RoundId round);  // in its file; true also when that cannot be told
   bool Holds(const wire::StateId& id);  // its file is there, as far as the header tells
   void LoadCommitted(Parts parts, Loaded* loaded);
   void LoadPrepared(Loaded* loaded);

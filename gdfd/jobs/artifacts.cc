@@ -25,6 +25,16 @@ std::string ExportFolder(const std::string& folder) { return folder + "/export";
 
 std::string NumParamsFile(const std::string& folder) { return folder + "/num_params"; }
 
+absl::StatusOr<checkpoint::CheckpointStore> OpenStore(FileSystem& files,
+                                                      const std::string& folder) {
+  GDF_ASSIGN_OR_RETURN(std::string text, files.Read(NumParamsFile(folder)));
+  uint64_t num_params = 0;
+  if (!absl::SimpleAtoi(text, &num_params))
+    return absl::DataLossError(NumParamsFile(folder) + " holds no number");
+  return checkpoint::CheckpointStore(files,
+                                     {.folder = folder + "/state", .num_params = num_params});
+}
+
 absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
   GDF_ASSIGN_OR_RETURN(plan.layout, tensor::Layout::FromJson(json));
   return absl::OkStatus();
@@ -99,16 +109,19 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
                          files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
     artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
   }
-  GDF_ASSIGN_OR_RETURN(std::string text, files.Read(NumParamsFile(folder)));
-  uint64_t num_params = 0;
-  if (!absl::SimpleAtoi(text, &num_params))
-    return absl::DataLossError(NumParamsFile(folder) + " holds no number");
-  checkpoint::CheckpointStore store(files, {.folder = folder + "/state", .num_params = num_params});
+  GDF_ASSIGN_OR_RETURN(checkpoint::CheckpointStore store, OpenStore(files, folder));
   std::vector<std::string> damage;
   GDF_ASSIGN_OR_RETURN(artifacts.state, store.LoadTheta(&damage));
   artifacts.passed_over = absl::StrJoin(damage, "; ");
   if (artifacts.state == nullptr) return absl::NotFoundError("no round is committed yet");
   return artifacts;
+}
+
+absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder) {
+  absl::StatusOr<checkpoint::CheckpointStore> store = OpenStore(files, folder);
+  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it never began here
+  GDF_RETURN_IF_ERROR(store.status());
+  return store->KeepThetaOnly();
 }
 
 Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts) {

@@ -30,6 +30,8 @@ absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
 // The newest that is whole. kNotFound when nothing is committed there; kDataLoss when all is
 // damaged.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
+// Of a job that has ended: what LoadArtifacts reads stays, the rest of its checkpoints goes.
+absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder);
 
 // Sends the result to the peer at the other end of `stream`, which has asked for it.
 Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts);

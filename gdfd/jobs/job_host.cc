@@ -169,7 +169,7 @@ Task<void> JobHost::End(const state::Job& summary) {
       GDF_RETURN_IF_ERROR(chunks->Drop(owner));
       GDF_RETURN_IF_ERROR(files->RemoveTree(folder + "/inputs"));
     }
-    return keep_model ? absl::OkStatus() : files->RemoveTree(folder);
+    return keep_model ? KeepArtifactsOnly(*files, folder) : files->RemoveTree(folder);
   };
   const absl::Status cleaned = co_await RunOn(world_.pool, world_.executor, std::move(work));
   if (!cleaned.ok())

@@ -210,6 +210,40 @@ TEST_CASE_METHOD(Fixture, "the newest two committed states stay, with what belon
   CHECK(Inner(loaded) == "inner 4");
 }
 
+TEST_CASE_METHOD(Fixture, "of a job that has ended only theta of the newest state stays") {
+  CHECK(store.KeepThetaOnly().ok());  // nothing is there
+  CommitRounds(0, 2);
+  SaveInner(RoundId{2}, "inner");
+  REQUIRE(store.SaveEpoch({Epoch{1}, TestNode(1), {TestNode(1)}}, std::nullopt).ok());
+  REQUIRE(store.ReserveAttempts(Epoch{1}, 0, 5).ok());
+  REQUIRE(store.Prepare(*MakeState(3), ReceiptOf(*MakeState(3))).ok());
+  REQUIRE(disk.WriteAtomic(StateFile(2) + ".tmp-12", "cut short").ok());
+  std::vector<std::string> damage;
+  SECTION("the disk is full") {
+    disk.set_capacity_bytes(disk.used_bytes());
+    REQUIRE(store.KeepThetaOnly().ok());
+  }
+  SECTION("a damaged state is told, and the one before it is not removed") {
+    Corrupt(StateFile(2), 500);
+    CHECK(absl::IsDataLoss(store.KeepThetaOnly()));
+    CHECK_FALSE(disk.Exists(absl::StrFormat("%s/worker-%016d", kFolder, 2)));
+    const OuterStatePtr older = *store.LoadTheta(&damage);
+    REQUIRE(older != nullptr);
+    CHECK(older->id == MakeState(1)->id);
+    return;
+  }
+  for (int times = 0; times < 2; ++times) {
+    REQUIRE(store.KeepThetaOnly().ok());
+    CHECK(*disk.List(kFolder) == std::vector<std::string>{"committed-0000000000000002", "state-0000000000000002"});
+    CHECK(disk.Stat(StateFile(2))->size == 144 + 4 * kParams);
+    const OuterStatePtr theta = *store.LoadTheta(&damage);
+    REQUIRE(theta != nullptr);
+    CHECK(damage.empty());
+    CHECK(theta->id == MakeState(2)->id);
+    CHECK(VerifyTheta(*theta).ok());
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "inner state of an older round is given with its round, of a newer one never") {
   CommitRounds(0, 2);
   SaveInner(RoundId{1}, "older");

@@ -15,6 +15,17 @@ Task<void> Serve(std::shared_ptr<const Artifacts> artifacts, std::unique_ptr<net
   (co_await SendArtifacts(*stream, artifacts)).IgnoreError();
 }
 
+// The files of the newest round in `node`'s folder of job j1, of `kind`.
+std::string NewestFile(JobNetwork::Node& node, const std::string& kind) {
+  std::string newest;
+  const std::vector<std::string> names = *node.files.List("/jobs/j1/state");
+  for (const std::string& name : names) {
+    if (name.rfind(kind + "-", 0) == 0) newest = std::max(newest, name);
+  }
+  REQUIRE_FALSE(newest.empty());
+  return "/jobs/j1/state/" + newest;
+}
+
 TEST_CASE(
     "A job is placed, trained and ends; its data goes, its parameters stay and go to those who may "
     "have them") {
@@ -43,7 +54,10 @@ TEST_CASE(
     REQUIRE(net.Comes([&] { return !node->chunks->PinnedBy("j1", data); }));
   }
   CHECK_FALSE(n2.files.Exists("/jobs/j1/inputs/data/data.txt"));
-  CHECK(n2.host->Find(id) == nullptr);
+  REQUIRE(net.Comes([&] { return n2.host->Find(id) == nullptr; }));
+  REQUIRE(net.Comes([&] { return n2.files.List("/jobs/j1/state")->size() == 2; }));
+  CHECK(NewestFile(n2, "committed") == "/jobs/j1/state/committed-0000000000000003");
+  CHECK(n2.files.Stat(NewestFile(n2, "state"))->size < 144 + 8 * net.num_params);  // no momentum
 
   for (auto* node : {&n1, &n2, &n3, &owner, &admin}) {
     REQUIRE(net.Comes([&] { return node->state->job(id)->phase == state::JobPhase::kFinished; }));
@@ -113,17 +127,6 @@ TEST_CASE("A job that is not kept leaves nothing on its nodes") {
   }
 }
 
-// The files of the newest round in `node`'s folder of job j1, of `kind`.
-std::string NewestFile(JobNetwork::Node& node, const std::string& kind) {
-  std::string newest;
-  const std::vector<std::string> names = *node.files.List("/jobs/j1/state");
-  for (const std::string& name : names) {
-    if (name.rfind(kind + "-", 0) == 0) newest = std::max(newest, name);
-  }
-  REQUIRE_FALSE(newest.empty());
-  return "/jobs/j1/state/" + newest;
-}
-
 void Damage(JobNetwork::Node& node, const std::string& path) {
   std::string bytes = *node.files.Read(path);
   bytes[bytes.size() / 2] ^= 1;
@@ -136,14 +139,22 @@ TEST_CASE("The newest parameters are given, or none: never those of a round befo
   auto& n2 = net.Add({Role::kContributor});
   auto& owner = net.Add({Role::kSubmitter});
   const JobId id = net.Submit(owner, JobYaml("  count: 2\n"));
+  // As if the older state could not be removed at the end.
+  const std::string of_round_2[] = {"/jobs/j1/state/state-0000000000000002",
+                                    "/jobs/j1/state/committed-0000000000000002"};
+  for (const std::string& path : of_round_2) {
+    for (auto* node : {&n1, &n2}) REQUIRE(net.Comes([&] { return node->files.Exists(path); }));
+  }
+  const std::string older_files[] = {*n2.files.Read(of_round_2[0]), *n2.files.Read(of_round_2[1])};
   REQUIRE(net.Finishes(id));
   const state::Job job = net.Job(id);
   REQUIRE(job.verdict == wire::Verdict::kSucceeded);
-  for (auto* node : {&n1, &n2, &owner}) {
+  REQUIRE(net.Comes([&] { return owner.state->job(id)->phase == state::JobPhase::kFinished; }));
+  for (auto* node : {&n1, &n2}) {
     REQUIRE(net.Comes([&] {
-      return node->host->Find(id) == nullptr &&
-             node->state->job(id)->phase == state::JobPhase::kFinished;
+      return node->host->Find(id) == nullptr && node->files.List("/jobs/j1/state")->size() == 2;
     }));
+    for (int i = 0; i < 2; ++i) REQUIRE(node->files.WriteAtomic(of_round_2[i], older_files[i]).ok());
   }
   const auto gives = [&](JobNetwork::Node& node) {
     const Opened opened = net.Await(node.host->Open(id));
