@@ -85,6 +85,7 @@ Task<absl::Status> RoundLead::Drive() {
     if (status.ok()) {
       member_.set_activity("leading");
       status = co_await RunRound();
+      if (!diverged_.ok()) co_return diverged_;
       if (status.ok() && !lost_.empty()) status = absl::UnavailableError("members were lost");
       continue;
     }
@@ -135,6 +136,7 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
 Task<absl::Status> RoundLead::Finish(absl::Status verdict) {
   summaries_.Close();
   while (scope_.size() > 0) co_await Sleep(env_.executor, env_.timings.retry);
+  if (verdict.ok()) verdict = diverged_;  // by the last round
   wire::FinishJob finish;
   finish.job = env_.job;
   finish.epoch = epoch_.epoch;
@@ -252,7 +254,8 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     }
   }
   co_return absl::UnavailableError(absl::StrCat("the exchange of round ", position_.round.value, " did not succeed in ",
-                                                kMaxAttempts, " attempts or ", HumanDuration(env_.spec.rounds.round_deadline)));
+                                                kMaxAttempts, " attempts or ", HumanDuration(env_.spec.rounds.round_deadline),
+                                                exchange_failure_.empty() ? "" : "; last: ", exchange_failure_));
 }
 
 Task<absl::Status> RoundLead::NextAttempt() {
@@ -276,7 +279,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
                                                                     std::set<NodeId>* without_delta) {
   std::map<std::pair<Digest, Digest>, std::vector<const wire::Prepared*>> results;
   std::map<NodeId, std::pair<Digest, Digest>> result_of;
-  std::string failure;
+  exchange_failure_.clear();
   for (const auto& [node, reply] : replies) {
     const auto* prepared = reply.ok() ? std::get_if<wire::Prepared>(&*reply) : nullptr;
     if (absl::IsFailedPrecondition(reply.status())) {
@@ -284,7 +287,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     } else if (prepared == nullptr) {
       Lose(node, reply.ok() ? absl::InvalidArgumentError("answered an exchange with something else") : reply.status());
     } else if (!prepared->failure.empty()) {
-      failure = absl::StrCat("node ", node.Short(), ": ", prepared->failure);
+      exchange_failure_ = absl::StrCat("node ", node.Short(), ": ", prepared->failure);
       for (const NodeId& missed : prepared->lost) ++suspicion_[missed];
     } else {
       result_of[node] = {prepared->result.theta, prepared->result.momentum};
@@ -312,10 +315,12 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
   }
   for (const auto& [node, times] : suspicion_) {
     if (times >= kMaxSuspicion && node != env_.transport.self()) {
-      Lose(node, absl::UnavailableError("other members cannot exchange with it"));
+      Lose(node, absl::UnavailableError(absl::StrCat("other members cannot exchange with it; last: ", exchange_failure_)));
     }
   }
-  if (!failure.empty()) Log(LogLevel::kWarning, "exchange_failed", {{"tag", Tag().ToString()}, {"why", failure}});
+  if (!exchange_failure_.empty()) {
+    Log(LogLevel::kWarning, "exchange_failed", {{"tag", Tag().ToString()}, {"why", exchange_failure_}});
+  }
   return std::optional<Combined>();
 }
 
@@ -426,6 +431,11 @@ Task<void> RoundLead::ReportLoop() {
         summary->report.metrics.valid_loss = result->loss;
       } else {
         summary->report.message = absl::StrCat("not validated: ", result.status().message());
+      }
+      if (absl::IsDataLoss(result.status()) && diverged_.ok()) {
+        diverged_ = absl::DataLossError(absl::StrCat("after round ", summary->report.round.value, ", on node ",
+                                                     env_.transport.self().Short(), ": ", result.status().message()));
+        member_.Event(wire::Severity::kError, std::string(diverged_.message()));
       }
     }
     for (int tries = 0; tries < kReportTries; ++tries) {

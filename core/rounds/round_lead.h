@@ -101,6 +101,8 @@ class RoundLead {
   std::map<NodeId, int> suspicion_;       // how often others missed it
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;
+  std::string exchange_failure_;          // why the last exchange failed, naming the node; empty: none did
+  absl::Status diverged_;                 // a validation loss that is not finite
   Channel<Summary> summaries_;
   int unreported_ = 0;                    // of them, and the one in the report's hands
   TaskScope scope_;

@@ -195,7 +195,7 @@ class WorkerSession {
   virtual Task<absl::Status> Settle(RoundId round, bool applied) = 0;
 
   // Loss at the local parameters over at most `max_batches` batches of the held-out part; 0: all of
-  // it. kFailedPrecondition when nothing is held out.
+  // it. kFailedPrecondition when nothing is held out; kDataLoss when the loss is NaN or infinite.
   virtual Task<absl::StatusOr<EvalResult>> Evaluate(int64_t max_batches) = 0;
 
   // Gives the inner state without the parameters: step, optimiser moments, data cursor, residual.

@@ -320,8 +320,9 @@ SessionServer::Reply SessionServer::Evaluate(Message& request) {
   FieldReader fields(request.body);
   const int64_t max_batches = fields.Int("max_batches");
   GDF_RETURN_IF_ERROR(fields.status());
-  GDF_ASSIGN_OR_RETURN(const EvalResult result, trainer_->Evaluate(max_batches));
-  return MakeReply(train::ToJson(train::EvalResult{result.loss, result.tokens}));
+  const absl::StatusOr<EvalResult> result = trainer_->Evaluate(max_batches);
+  if (!result.ok()) return AsDataLoss(result.status());
+  return MakeReply(train::ToJson(train::EvalResult{result->loss, result->tokens}));
 }
 
 // The trainer's inner state, then the residual (docs/formats/inner-state.md).

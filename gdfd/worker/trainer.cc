@@ -197,6 +197,10 @@ absl::StatusOr<EvalResult> Trainer::Evaluate(int64_t max_batches) {
     }
   }));
   result.loss = sum / static_cast<double>(result.tokens);
+  if (!std::isfinite(result.loss)) {
+    return absl::InvalidArgumentError(absl::StrCat("the validation loss is ", result.loss,
+                                                   ": training diverged; try a lower learning rate"));
+  }
   return result;
 }
 

@@ -179,6 +179,25 @@ TEST_CASE("no delta is finite: the job fails and says why") {
   CHECK(job.Violations() == "");
 }
 
+TEST_CASE("a validation loss that is not finite ends the job as failed, and says where it was first seen") {
+  const uint64_t bad = GENERATE(2, 3);  // in between; after the last round
+  SimJob job(30);
+  for (int node = 0; node < job.size(); ++node) {
+    job.set_worker_fault(node, [bad](std::string_view call, RoundId round) {
+      return call == "evaluate" && round.value >= bad ? absl::DataLossError("the validation loss is nan")
+                                                      : absl::OkStatus();
+    });
+  }
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  const std::string why = absl::StrCat("after round ", bad - 1, ", on node ", job.epoch().lead.Short(), ": the validation loss is nan");
+  INFO(job.reason());
+  CHECK(job.reason() == why);
+  CHECK(job.HasEvent(why));
+  CHECK(job.Violations() == "");
+}
+
 TEST_CASE("a worker that ended takes its node out of the job, not the job down") {
   for (const int node : {0, 3}) {
     INFO("node " << node);

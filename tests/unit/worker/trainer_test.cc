@@ -217,6 +217,9 @@ TEST_CASE("diverging training is said, and changes nothing") {
   const auto run = trainer->RunSteps(1);
   CHECK(run.status().code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(run.status().message()), Contains("diverged at step 0"));
+  const auto validation = trainer->Evaluate(0);
+  CHECK(validation.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(validation.status().message()), Contains("the validation loss is nan"));
   CHECK(StateOf(*trainer) == before);
 }
 
