@@ -16,6 +16,7 @@ namespace {
 
 constexpr absl::Duration kWatchPause =
     absl::Seconds(1);  // how soon a watcher that went away is noticed
+constexpr size_t kNewsLimit = 1000;  // events, and rounds, that a watcher is told at once
 
 // The spec with its shape, from the model's config.json where the spec has none.
 absl::StatusOr<config::ModelShape> ShapeOf(const config::JobSpec& spec,
@@ -259,15 +260,25 @@ absl::StatusOr<std::vector<v1::JobUpdate>> ControlService::NewsOf(JobId id, Watc
   seen->phase = described.phase();
   state::EventFilter filter;
   filter.job = id;
-  GDF_ASSIGN_OR_RETURN(std::vector<state::Event> events, node_.state.events(seen->event, filter));
-  for (const state::Event& event : events) {
-    *out.emplace_back().mutable_event() = ToProto(event, names);
-    seen->event = event.id;
-  }
-  GDF_ASSIGN_OR_RETURN(std::vector<state::RoundRecord> rounds, node_.state.rounds(id, seen->round));
-  for (const state::RoundRecord& round : rounds) {
-    *out.emplace_back().mutable_round() = ToProto(round);
-    seen->round = round.round.next();
+  GDF_ASSIGN_OR_RETURN(std::vector<state::Event> events,
+                       node_.state.events(seen->event, filter, kNewsLimit));
+  GDF_ASSIGN_OR_RETURN(std::vector<state::RoundRecord> rounds,
+                       node_.state.rounds(id, seen->round, kNewsLimit));
+  // In the order of time, of which both have their own already.
+  auto event = events.begin();
+  auto round = rounds.begin();
+  while (event != events.end() || round != rounds.end()) {
+    const bool event_is_next =
+        round == rounds.end() || (event != events.end() && event->at_unix_ms <= round->at_unix_ms);
+    if (event_is_next) {
+      *out.emplace_back().mutable_event() = ToProto(*event, names);
+      seen->event = event->id;
+      if (++event == events.end() && events.size() == kNewsLimit) break;  // what follows may be next
+    } else {
+      *out.emplace_back().mutable_round() = ToProto(*round);
+      seen->round = round->round.next();
+      if (++round == rounds.end() && rounds.size() == kNewsLimit) break;
+    }
   }
   const bool finished = job.phase == state::JobPhase::kFinished;
   if (finished && events.empty() && rounds.empty())

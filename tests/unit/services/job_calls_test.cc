@@ -317,6 +317,55 @@ TEST_CASE("A sample ends with its caller, and its worker with it") {
   CHECK_FALSE(stub->Generate(&none, request)->Read(&piece));
 }
 
+TEST_CASE("A job's events and rounds are told in the order of time, also when there are many") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  REQUIRE(client->CreateNetwork("my-net").ok());
+  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
+  REQUIRE(client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());  // waits for nodes
+  const JobId id{1};
+  const NodeId self = n1.member().id();
+  loop.On([&] {
+    state::State& state = n1.member().state();
+    int64_t now = state.last_time_unix_ms();
+    uint8_t request = 0;
+    const auto append = [&](wire::CommandBody body) {
+      wire::Command command;
+      command.request = {++request, static_cast<uint8_t>(now % 251), 7};
+      command.actor = self;
+      command.at_unix_ms = ++now;
+      command.body = std::move(body);
+      const auto result = state.Append(command);
+      INFO(result.status());
+      REQUIRE(result.ok());
+      REQUIRE(result->status.ok());
+    };
+    append(wire::OpenEpoch{id, Epoch{1}, {self}, self, ""});
+    for (uint64_t round = 0; round < 30; ++round) {
+      wire::ReportJob report;
+      report.job = id;
+      report.epoch = Epoch{1};
+      report.round = RoundId{round};
+      append(report);
+      for (int i = 0; i < 40; ++i) append(wire::JobEvent{id, self, wire::Severity::kInfo, "still here"});
+    }
+  });
+  const auto watch = client->WatchJob({.job = "j1"});
+  absl::Time last = absl::InfinitePast();
+  int events = 0, rounds = 0;
+  while (const auto update = watch->Next()) {
+    if (!update->event && !update->round) continue;
+    const absl::Time at = update->event ? update->event->at : update->round->at;
+    CHECK(at >= last);
+    last = at;
+    ++(update->event ? events : rounds);
+  }
+  CHECK(watch->Finish().ok());
+  CHECK(events >= 30 * 40);
+  CHECK(rounds >= 30);
+}
+
 TEST_CASE("A watcher that goes away does not keep the daemon") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
