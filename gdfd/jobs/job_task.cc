@@ -189,7 +189,9 @@ Task<absl::Status> JobTask::FetchInputs(std::vector<train::InputFile>* inputs) {
   co_return absl::OkStatus();
 }
 
-// The worker is handed whole files; they lie beside the chunks until the job leaves this node.
+// The worker is handed whole files; they lie beside the chunks until the job leaves this node. They
+// are put together anew at each start, out of chunks that are checked: the disk may have changed
+// them.
 Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manifest manifest,
                                           std::vector<train::InputFile>* inputs) {
   activity_ = absl::StrCat("preparing ", input);
@@ -201,8 +203,6 @@ Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manif
   auto work = [files = &world_.files, chunks = world_.chunks, folder, manifest]() -> absl::Status {
     for (const store::ManifestFile& file : manifest.files) {
       const std::string path = absl::StrCat(folder, "/", file.path);
-      absl::StatusOr<FileInfo> there = files->Stat(path);
-      if (there.ok() && there->size == file.size_bytes) continue;
       GDF_RETURN_IF_ERROR(files->MakeFolders(path.substr(0, path.rfind('/')), 0700));
       GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out, files->Create(path, 0600));
       GDF_RETURN_IF_ERROR(store::Assemble(*chunks, file, *out));

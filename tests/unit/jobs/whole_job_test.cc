@@ -275,6 +275,25 @@ TEST_CASE("Inputs that do not fit under the owner's limit are not written, and t
   CHECK(net.Job(fits).verdict == wire::Verdict::kSucceeded);
 }
 
+TEST_CASE("An input that the disk has changed is put together anew when its node starts again") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const std::string path = "/jobs/j1/inputs/data/data.txt";
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+  const std::string text = *n2.files.Read(path);
+  net.Crash(n2);
+  Damage(n2, path);
+  net.Start(n2);
+  CHECK(net.Comes([&] {
+    const absl::StatusOr<std::string> now = n2.files.Read(path);
+    return now.ok() && *now == text;
+  }));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+}
+
 TEST_CASE("A job's inputs are as large as it was submitted with") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());
