@@ -201,7 +201,8 @@ absl::Status Daemon::Parts::OpenNetwork() {
       config.state_dir + "/jobs",
       config.limits.cpu_threads,
       [this] { return gpus->Wait(); },
-      jobs::InputBudget(config.limits.disk_cache_bytes)};
+      jobs::InputBudget(config.limits.disk_cache_bytes),
+      jobs::TaskSlots(config.limits.tasks)};
   jobs = std::make_unique<jobs::JobHost>(std::move(world), [this] {
     return std::make_unique<jobs::NetworkCoordinator>(*transport, *state, *membership, [this] { return scheduler.get(); });
   });

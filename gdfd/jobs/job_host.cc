@@ -287,6 +287,12 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
   Sampler sampler;
+  sampler.slot = world_.task_slots.TryTake();
+  if (sampler.slot == nullptr) {
+    co_return absl::ResourceExhaustedError(absl::StrCat(
+        "this node runs as many tasks as its owner allows (limits.tasks: ",
+        world_.task_slots.limit(), "); try again when one has ended, or on another node"));
+  }
   WorkerRequest request;  // on the CPU: the GPU is the training's
   request.what = absl::StrCat(ToString(id), "-sample");
   GDF_CO_ASSIGN_OR_RETURN(sampler.worker, co_await world_.start_worker(std::move(request)));

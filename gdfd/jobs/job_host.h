@@ -18,6 +18,7 @@ namespace gdf::jobs {
 
 // A worker with a job's newest parameters, for sampling.
 struct Sampler {
+  TaskSlots::Slot slot;
   std::unique_ptr<train::WorkerSession> worker;
   RoundId round;
 };
@@ -44,6 +45,7 @@ class JobHost {
   // saying what each node has instead, when no node that has them is online; kDataLoss when those
   // that are give others than were reported, or have them damaged.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);
+  // kResourceExhausted when this node runs as many tasks as its owner allows.
   Task<absl::StatusOr<Sampler>> OpenSampler(JobId job);
 
  private:

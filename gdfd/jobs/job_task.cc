@@ -92,6 +92,7 @@ Task<void> JobTask::ReportEvent(wire::Severity severity, std::string text) {
 }
 
 Task<void> JobTask::Run() {
+  const TaskSlots::Slot slot = co_await TakeSlot();
   int starts = 0;
   RoundId reached;
   while (true) {
@@ -116,6 +117,27 @@ Task<void> JobTask::Run() {
   activity_ = "ended";
   ended_ = true;
   for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
+}
+
+Task<TaskSlots::Slot> JobTask::TakeSlot() {
+  TaskSlots::Slot slot = world_.task_slots.TryTake();
+  if (slot != nullptr) co_return slot;
+  activity_ = absl::StrCat("waiting for other tasks of this node: limits.tasks is ",
+                           world_.task_slots.limit());
+  co_await ReportEvent(wire::Severity::kInfo, activity_);
+  co_return co_await world_.task_slots.Take(world_.executor);
+}
+
+Task<int64_t> JobTask::NumThreads() {
+  const int64_t wish = spec_.train.threads;
+  const int64_t limit = world_.worker_threads;
+  if (limit == 0 || (wish > 0 && wish <= limit)) co_return wish;
+  if (wish > limit && !std::exchange(told_threads_, true)) {
+    co_await ReportEvent(wire::Severity::kInfo,
+                         absl::StrCat("computes with ", limit, " threads, not ", wish,
+                                      ": limits.cpu_threads of this node"));
+  }
+  co_return limit;
 }
 
 // The member first, since it uses the others; and what it left on the pool is waited for, so that
@@ -268,7 +290,7 @@ Task<absl::Status> JobTask::RunOnce() {
   GDF_CO_RETURN_IF_ERROR(co_await FetchInputs(&load.inputs));
 
   activity_ = "loading";
-  load.threads = spec_.train.threads > 0 ? spec_.train.threads : world_.worker_threads;
+  load.threads = co_await NumThreads();
   GDF_CO_ASSIGN_OR_RETURN(train::LoadResult loaded, co_await Load(std::move(load)));
 
   const uint64_t num_params = loaded.layout.num_params();

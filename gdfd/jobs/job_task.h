@@ -23,6 +23,7 @@
 #include "core/trust/node_key.h"
 #include "gdfd/jobs/artifacts.h"
 #include "gdfd/jobs/input_budget.h"
+#include "gdfd/jobs/task_slots.h"
 
 namespace gdf::jobs {
 
@@ -46,10 +47,11 @@ struct JobWorld {
   const trust::NodeKey& key;
   WorkerFactory start_worker;
   std::string folder;          // of all jobs on this node
-  int64_t worker_threads = 0;  // 0: as the job says
+  int64_t worker_threads = 0;  // of each worker, at most; 0: all of the machine's
   // The GPUs of this node that workers can use, once they are known. Null: there are none.
   std::function<Task<std::vector<train::GpuDevice>>()> gpus = {};
   InputBudget input_budget = InputBudget();
+  TaskSlots task_slots = TaskSlots();
 };
 
 // Folder of one job: inputs/, state/, export/.
@@ -78,6 +80,9 @@ class JobTask {
  private:
   Task<void> Run();
   Task<absl::Status> RunOnce();
+  Task<TaskSlots::Slot> TakeSlot();
+  // As the job wishes, within the owner's limit.
+  Task<int64_t> NumThreads();
   Task<void> Release();
   Task<absl::Status> FetchInputs(std::vector<train::InputFile>* inputs);
   Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
@@ -96,6 +101,7 @@ class JobTask {
   std::unique_ptr<rounds::Coordinator> coordinator_;
   config::JobSpec spec_;
   std::optional<train::ExportPlan> plan_;
+  bool told_threads_ = false;  // that there are fewer than the job wishes
   bool gpu_failed_ = false;  // here, for this job: it computes on the CPU
   std::unique_ptr<train::WorkerSession> worker_;
   std::shared_ptr<checkpoint::CheckpointStore> store_;

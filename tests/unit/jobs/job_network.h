@@ -47,6 +47,21 @@ nodes:
                       nodes, output.empty() ? "" : "output:\n" + output);
 }
 
+// Notes the threads that it is to use.
+class ThreadNotingWorker final : public sim::SimWorker {
+ public:
+  ThreadNotingWorker(Executor& executor, sim::SimWorkerOptions options, sim::EmitJournal* journal,
+                     Fault fault, std::vector<int64_t>* threads)
+      : SimWorker(executor, options, journal, std::move(fault)), threads_(threads) {}
+  Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest request) override {
+    threads_->push_back(request.threads);
+    return SimWorker::Load(std::move(request));
+  }
+
+ private:
+  std::vector<int64_t>* const threads_;
+};
+
 class JobNetwork {
  public:
   struct Node {
@@ -59,6 +74,9 @@ class JobNetwork {
     MemoryFileSystem files;
     uint64_t memory_bytes = uint64_t{8} << 30;
     uint64_t inputs_cap_bytes = uint64_t{1} << 20;  // takes effect with Start
+    int64_t worker_threads = 0;          // the owner's limit; takes effect with Start
+    int64_t tasks = 1;                   // likewise
+    std::vector<int64_t> threads;        // that workers were loaded with, in order
     sim::SimWorker::Fault fault;  // of its workers
     int workers = 0;              // started
     std::vector<train::GpuDevice> gpus;  // found a minute after the start, as by a slow driver
@@ -147,9 +165,10 @@ class JobNetwork {
                      return StartWorker(this, &node, std::move(request));
                    },
                    "/jobs",
-                   /*worker_threads=*/0,
+                   node.worker_threads,
                    [&node] { return GpusOf(&node); },
-                   InputBudget(node.inputs_cap_bytes)};
+                   InputBudget(node.inputs_cap_bytes),
+                   TaskSlots(node.tasks)};
     node.host = std::make_unique<JobHost>(std::move(world), [&node] {
       return std::make_unique<NetworkCoordinator>(*node.transport, *node.state, *node.membership,
                                                   [&node] { return node.scheduler.get(); });
@@ -257,8 +276,8 @@ class JobNetwork {
     auto fault = [node](std::string_view call, RoundId round) {
       return node->fault ? node->fault(call, round) : absl::OkStatus();
     };
-    co_return std::unique_ptr<train::WorkerSession>(std::make_unique<sim::SimWorker>(
-        self->executor_, options, &self->journal_, std::move(fault)));
+    co_return std::unique_ptr<train::WorkerSession>(std::make_unique<ThreadNotingWorker>(
+        self->executor_, options, &self->journal_, std::move(fault), &node->threads));
   }
 
   testing::TemporaryFolder folder_;
