@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_format.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -55,6 +56,29 @@ absl::Status ForgetNetwork(FileSystem& files, const std::string& state_dir) {
   }
   GDF_RETURN_IF_ERROR(files.RemoveTree(state_dir + "/jobs"));
   return files.Remove(state_dir + "/leave");
+}
+
+// As ssh does with its folder: whoever else may write there can put another key or record in place.
+absl::Status CheckStateFolder(FileSystem& files, const std::string& state_dir) {
+  GDF_ASSIGN_OR_RETURN(const FileInfo info, files.Stat(state_dir));
+  if (!info.own) {
+    return absl::PermissionDeniedError(absl::StrCat("the state folder ", state_dir,
+                                                    " belongs to another user. If it is this node's, run: chown $(id -u) ",
+                                                    state_dir));
+  }
+  if ((info.mode & 022) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("the state folder ", state_dir, " has mode ",
+                                                  absl::StrFormat("%04o", info.mode),
+                                                  ", which lets others change it. Run: chmod 700 ", state_dir));
+}
+
+// A node without its key is none of the network's members, whatever its record says.
+absl::Status CheckKeyIsThere(FileSystem& files, const std::string& state_dir, const state::State& state) {
+  if (!state.has_network() || files.Exists(state_dir + "/node.key")) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "the key file ", state_dir, "/node.key is gone, and ", state_dir, "/state.db is of a node that is in a network. ",
+      "Put the file back; or move the folder aside and restore a backup with gdfd --restore; or remove ", state_dir,
+      "/state.db to start as a new node"));
 }
 
 // Adopts next.key when the network knows it already (see RotateKey in gdfd/services/control_network.cc).
@@ -126,11 +150,13 @@ struct Daemon::Parts {
 absl::Status Daemon::Parts::Open() {
   const std::string& dir = config.state_dir;
   GDF_RETURN_IF_ERROR(files.MakeFolders(dir, 0700));
+  GDF_RETURN_IF_ERROR(CheckStateFolder(files, dir));
   GDF_ASSIGN_OR_RETURN(lock, trust::LockFile::Acquire(dir + "/gdfd.lock"));
   FindControlGroups();
   if (files.Exists(dir + "/leave")) GDF_RETURN_IF_ERROR(ForgetNetwork(files, dir));
   GDF_ASSIGN_OR_RETURN(state, state::State::Open(dir + "/state.db"));
   GDF_RETURN_IF_ERROR(AdoptNextKey(files, dir, *state));
+  GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, dir, *state));
   GDF_ASSIGN_OR_RETURN(key, trust::NodeKey::LoadOrCreate(files, dir + "/node.key", rng));
   GDF_ASSIGN_OR_RETURN(
       chunks, store::ChunkStore::Open(files, {.folder = dir + "/chunks", .cap_bytes = config.limits.disk_cache_bytes}));

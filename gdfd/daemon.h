@@ -15,8 +15,8 @@ namespace gdf {
 class Daemon {
  public:
   // Takes the state folder, binds all sockets and takes up jobs where they were left. kUnavailable when another gdfd has
-  // the folder or an address is taken; kPermissionDenied for a key file that others can read; kDataLoss for a damaged
-  // state.
+  // the folder or an address is taken; kPermissionDenied for a key file that others can read or a folder that they can
+  // change; kDataLoss for a damaged state, or one whose key is gone.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(config::NodeConfig config);
   ~Daemon();
 

@@ -43,7 +43,7 @@ class NodeKey {
   // Reads a key file. kPermissionDenied when others may read or write it or someone else owns it (the
   // message has the command that mends it), kDataLoss when damaged, kNotFound.
   static absl::StatusOr<NodeKey> Load(FileSystem& files, const std::string& path);
-  // Load, or on the first start a new key, saved with mode 0600 in one atomic step.
+  // Load, or, for a node that has none yet, a new key, saved with mode 0600 in one atomic step.
   static absl::StatusOr<NodeKey> LoadOrCreate(FileSystem& files, const std::string& path, Rng& rng);
   // Writes the key file (also the form of a backup: restoring is copying it back). Replaces `path`.
   absl::Status Save(FileSystem& files, const std::string& path) const;

@@ -104,6 +104,24 @@ Node::Node(Options options) : options_(std::move(options)), listen_(options_.add
             "port_mapping: false\nlog: {level: debug}\n" + options_.config);
 }
 
+std::vector<std::string> Node::Arguments() const {
+  return {GdfdProgram(),
+          "--config",
+          options_.folder + "/gdfd.yaml",
+          "--state-dir",
+          options_.state_folder,
+          "--control-socket",
+          options_.folder + "/control.sock",
+          "--listen",
+          listen_,
+          "--name",
+          options_.name,
+          "--worker",
+          options_.worker.empty() ? GDF_WORKER_PROGRAM : options_.worker};
+}
+
+CtlResult Node::StartInVain() const { return RunToEnd(Arguments(), {}); }
+
 void Node::Start() {
   REQUIRE(process_ == nullptr);
   int pipe_fds[2];
@@ -111,21 +129,9 @@ void Node::Start() {
   const train::UniqueFd ready(pipe_fds[0]);
   train::UniqueFd told(pipe_fds[1]);
   Process::Options process;
-  process.arguments = {GdfdProgram(),
-                       "--config",
-                       options_.folder + "/gdfd.yaml",
-                       "--state-dir",
-                       options_.state_folder,
-                       "--control-socket",
-                       options_.folder + "/control.sock",
-                       "--listen",
-                       listen_,
-                       "--name",
-                       options_.name,
-                       "--worker",
-                       options_.worker.empty() ? GDF_WORKER_PROGRAM : options_.worker,
-                       "--ready-fd",
-                       std::to_string(Process::kReadyFd)};
+  process.arguments = Arguments();
+  process.arguments.insert(process.arguments.end(),
+                           {"--ready-fd", std::to_string(Process::kReadyFd)});
   process.error_file = log_path();
   process.output_to_error_file = true;
   process.ready_fd = told.get();
@@ -151,12 +157,18 @@ int Node::Kill(int signal) {
 }
 
 CtlResult Node::Restore(const std::string& archive, const std::string& passphrase) const {
-  const std::string error_file = options_.folder + "/restore.err";
+  return RunToEnd({GdfdProgram(), "--restore", archive, "--state-dir", options_.state_folder},
+                  {"GDF_PASSPHRASE=" + passphrase});
+}
+
+CtlResult Node::RunToEnd(std::vector<std::string> arguments,
+                         std::vector<std::string> environment) const {
+  const std::string error_file = options_.folder + "/gdfd.err";
   fs::remove(error_file);
   Process::Options options;
-  options.arguments = {GdfdProgram(), "--restore", archive, "--state-dir", options_.state_folder};
+  options.arguments = std::move(arguments);
   options.error_file = error_file;
-  options.environment = {"GDF_PASSPHRASE=" + passphrase};
+  options.environment = std::move(environment);
   Process process(options);
   CtlResult result;
   result.out = process.ReadAll();

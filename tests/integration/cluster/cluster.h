@@ -51,6 +51,8 @@ class Node {
 
   // Returns when it serves. The port of the first start is kept, as a router's mapping would.
   void Start();
+  // Expects that it ends before it serves.
+  CtlResult StartInVain() const;
   // Expects it to end; the exit code, or 128 + signal. `signal` 0: it ends by itself.
   int Kill(int signal);
   void Restart(int signal) { Kill(signal), Start(); }
@@ -79,6 +81,9 @@ class Node {
   std::string Log() const;
 
  private:
+  std::vector<std::string> Arguments() const;  // of gdfd
+  CtlResult RunToEnd(std::vector<std::string> arguments,
+                     std::vector<std::string> environment) const;
   std::vector<std::string> CtlArguments(std::vector<std::string> arguments) const;
   int OpenMemfds() const;  // -1: not known
 

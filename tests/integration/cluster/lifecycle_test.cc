@@ -1,6 +1,7 @@
 // What people do to a network while a job runs: cancel, ban, leave, restart, follow the log.
 #include <signal.h>
 
+#include <filesystem>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -50,6 +51,28 @@ TEST_CASE("a banned member is out of its job at once, and the job goes on") {
       "banned"));
   // Nothing of the network is served to it any more.
   CHECK(banned.Ctl({"job", "cancel", job}).code == 2);
+}
+
+TEST_CASE("a node whose key is gone, or whose folder others may change, does not start") {
+  Cluster cluster(1);
+  Node& node = cluster.node(0);
+  const std::string id = node.id();
+  CHECK(node.Kill(SIGTERM) == 0);
+  namespace fs = std::filesystem;
+  const fs::path folder = node.state_folder();
+  fs::permissions(folder, fs::perms::all);
+  const CtlResult loose = node.StartInVain();
+  CHECK(loose.code == 5);
+  CHECK(absl::StrContains(loose.err, "has mode 0777, which lets others change it. Run: chmod 700"));
+  fs::permissions(folder, fs::perms::owner_all);
+  fs::rename(folder / "node.key", folder / "elsewhere");
+  const CtlResult keyless = node.StartInVain();
+  CHECK(keyless.code == 5);
+  CHECK(absl::StrContains(keyless.err, "node.key is gone"));
+  CHECK_FALSE(fs::exists(folder / "node.key"));
+  fs::rename(folder / "elsewhere", folder / "node.key");
+  node.Start();
+  CHECK(node.id() == id);
 }
 
 TEST_CASE("a daemon that is told to stop while it begins anew stops") {
