@@ -17,6 +17,11 @@ constexpr size_t kUpdateBytes = size_t{512} << 10;
 // heals.
 constexpr absl::Duration kPresenceInterval = absl::Seconds(30);
 constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
+// One, and those that the peer has lost but this node not yet. One more takes the oldest's place: a
+// peer on a bad line comes back quickly, often.
+constexpr int kMaxWatchesPerPeer = 4;
+// Of streams, with those that have not said what they want and those that are being ended.
+constexpr int kMaxWatchStreamsPerPeer = 4 * kMaxWatchesPerPeer;
 
 }  // namespace
 
@@ -24,7 +29,7 @@ Coordinator::Coordinator(net::Transport& transport, state::State& state, const C
     : transport_(transport), state_(state), log_(state, clock) {
   state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(false); });
   net::MethodOptions watch;
-  watch.max_concurrent_per_peer = 4;  // one, and those that the peer has lost but this node not yet
+  watch.max_concurrent_per_peer = kMaxWatchStreamsPerPeer;
   net::MethodOptions open;
   open.open_to_strangers = true;
   open.max_concurrent_per_peer = 1;
@@ -61,6 +66,15 @@ std::vector<NodeId> Coordinator::Online() const {
 
 void Coordinator::Wake(bool presence) {
   for (Watcher& watcher : watchers_) watcher.wake.Push(presence);
+}
+
+void Coordinator::MakeRoom(const NodeId& peer) {
+  int newer = 0;
+  for (auto it = watchers_.rbegin(); it != watchers_.rend(); ++it) {
+    if (it->peer != peer || ++newer < kMaxWatchesPerPeer) continue;
+    it->stream.Cancel(absl::AbortedError("a newer watch of this node takes its place"));
+    it->wake.Push(true);
+  }
 }
 
 Task<absl::StatusOr<Buffer>> Coordinator::ServeJoin(NodeId peer, Buffer request) {
@@ -114,7 +128,9 @@ Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> str
     std::list<Watcher>::iterator it;
     ~Listed() { list.erase(it); }
   };
-  Listed listed{watchers_, watchers_.emplace(watchers_.end(), transport_.executor())};
+  MakeRoom(peer);
+  Listed listed{watchers_,
+                watchers_.emplace(watchers_.end(), transport_.executor(), peer, *stream)};
   const absl::Status ended = co_await StreamLog(*stream, *listed.it, call->from_index);
   if (!ended.ok()) stream->Cancel(ended);
 }

@@ -34,7 +34,9 @@ class Coordinator {
 
  private:
   struct Watcher {
-    explicit Watcher(Executor& executor) : wake(executor) {}
+    Watcher(Executor& executor, NodeId p, net::Stream& s) : peer(p), stream(s), wake(executor) {}
+    const NodeId peer;
+    net::Stream& stream;
     Channel<bool> wake;  // something changed: entries, or (true) who is online
   };
   Task<absl::StatusOr<Buffer>> ServeJoin(NodeId peer, Buffer request);
@@ -43,6 +45,8 @@ class Coordinator {
   Task<bool> WaitForNews(Watcher& watcher);
   Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
   void Wake(bool presence);
+  // Ends the oldest watches of `peer` but so many that one more is as many as it may have.
+  void MakeRoom(const NodeId& peer);
 
   net::Transport& transport_;
   state::State& state_;

@@ -1,3 +1,4 @@
+#include "core/base/status_macros.h"
 #include "core/membership/coordinator.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_network.h"
@@ -279,6 +280,46 @@ TEST_CASE("Whoever answers at a coordinator's address without its successor's ke
     serving.Reset();
     impostor.reset();
   });
+}
+
+Task<absl::StatusOr<std::shared_ptr<net::Stream>>> OpenWatch(net::Transport& transport, NodeId to) {
+  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream,
+                          co_await transport.Open(to, "membership.watch", net::Priority::kControl,
+                                                  testing::kSoon));
+  Buffer call(wire::Encode(wire::WatchCall{1}));
+  GDF_CO_RETURN_IF_ERROR(co_await stream->Send(std::move(call)));
+  absl::StatusOr<std::optional<Buffer>> update = co_await stream->Receive(testing::kSoon);
+  GDF_CO_RETURN_IF_ERROR(update.status());
+  co_return std::shared_ptr<net::Stream>(std::move(stream));
+}
+
+Task<absl::Status> EndOf(std::shared_ptr<net::Stream> stream) {
+  while (true) {
+    absl::StatusOr<std::optional<Buffer>> update = co_await stream->Receive(testing::kSoon);
+    GDF_CO_RETURN_IF_ERROR(update.status());
+    if (!update->has_value()) co_return absl::OkStatus();
+  }
+}
+
+TEST_CASE("A node that comes back quickly, often, is served: its newest watch takes the oldest's place") {
+  LoopThread loop;
+  TestMember n1(loop, 1);
+  TestMember n2(loop, 2);
+  n1.Found();
+  n2.JoinAs(n1, {Role::kContributor});
+  std::vector<std::shared_ptr<net::Stream>> watches;  // that it does not know to be lost
+  for (int i = 0; i < 50; ++i) {
+    const auto watch = loop.Await<absl::StatusOr<std::shared_ptr<net::Stream>>>(
+        [&] { return OpenWatch(n2.transport(), n1.id()); });
+    INFO(i << ": " << watch.status());
+    REQUIRE(watch.ok());
+    watches.push_back(*watch);
+  }
+  const absl::Status first =
+      loop.Await<absl::Status>([&] { return EndOf(watches[0]); });
+  CHECK(Says(first, StatusCode::kAborted, "a newer watch"));
+  loop.On([&] { watches.clear(); });
+  CHECK(loop.Comes([&] { return n2.membership().connected(); }));
 }
 
 TEST_CASE("The same request is recorded once, also across a coordinator's restart") {
