@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -40,11 +41,22 @@ absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
   return absl::OkStatus();
 }
 
-Task<absl::Status> SendBytes(net::Stream& stream, absl::Span<const uint8_t> bytes,
-                             std::shared_ptr<const void> owner) {
+// A stream waits for its peer's window without a limit.
+Task<absl::Status> SendPiece(Executor& executor, net::Stream& stream, Buffer piece) {
+  const Executor::TimerId timer = executor.PostAfter(kTimeout, [&stream] {
+    stream.Cancel(absl::DeadlineExceededError(
+        absl::StrCat("no piece of the result was taken for ", absl::FormatDuration(kTimeout))));
+  });
+  const auto done = absl::MakeCleanup([&executor, timer] { executor.Cancel(timer); });
+  co_return co_await stream.Send(std::move(piece));
+}
+
+Task<absl::Status> SendBytes(Executor& executor, net::Stream& stream,
+                             absl::Span<const uint8_t> bytes, std::shared_ptr<const void> owner) {
   for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
     const size_t length = std::min(kPieceBytes, bytes.size() - at);
-    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer::Wrap(bytes.subspan(at, length), owner)));
+    Buffer piece = Buffer::Wrap(bytes.subspan(at, length), owner);
+    GDF_CO_RETURN_IF_ERROR(co_await SendPiece(executor, stream, std::move(piece)));
   }
   co_return absl::OkStatus();
 }
@@ -124,7 +136,8 @@ absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder) {
   return store->KeepThetaOnly();
 }
 
-Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts) {
+Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,
+                                 std::shared_ptr<const Artifacts> artifacts) {
   wire::ArtifactHeader header;
   const auto layout = std::make_shared<const std::string>(artifacts->plan.layout.ToJson());
   header.files.push_back({kLayoutFile, layout->size()});
@@ -133,13 +146,15 @@ Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Arti
   header.num_params = artifacts->state->theta.size();
   header.round = artifacts->state->id.round;
   header.theta = artifacts->state->id.theta;
-  GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(header))));
-  GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, AsBytes(std::string_view(*layout)), layout));
-  for (const train::ExportPlan::File& file : artifacts->plan.files) {
-    GDF_CO_RETURN_IF_ERROR(co_await SendBytes(stream, file.contents.span(), artifacts));
-  }
+  Buffer first(wire::Encode(header));
+  GDF_CO_RETURN_IF_ERROR(co_await SendPiece(executor, stream, std::move(first)));
   GDF_CO_RETURN_IF_ERROR(
-      co_await SendBytes(stream, tensor::AsBytes(artifacts->state->theta.span()), artifacts));
+      co_await SendBytes(executor, stream, AsBytes(std::string_view(*layout)), layout));
+  for (const train::ExportPlan::File& file : artifacts->plan.files) {
+    GDF_CO_RETURN_IF_ERROR(co_await SendBytes(executor, stream, file.contents.span(), artifacts));
+  }
+  GDF_CO_RETURN_IF_ERROR(co_await SendBytes(
+      executor, stream, tensor::AsBytes(artifacts->state->theta.span()), artifacts));
   stream.Finish();
   co_return absl::OkStatus();
 }

@@ -34,7 +34,9 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
 absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder);
 
 // Sends the result to the peer at the other end of `stream`, which has asked for it.
-Task<absl::Status> SendArtifacts(net::Stream& stream, std::shared_ptr<const Artifacts> artifacts);
+// kDeadlineExceeded, and the stream is cancelled, when the peer takes no piece of it for a minute.
+Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,
+                                 std::shared_ptr<const Artifacts> artifacts);
 // Asks `peer` for the result of `job`. kDataLoss when θ does not have the digest it claims;
 // kInvalidArgument when a side file is none that exports have.
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,

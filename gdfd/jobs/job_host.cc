@@ -280,7 +280,7 @@ Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
   const auto done = absl::MakeCleanup([this] { --serving_; });
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts,
                           co_await OpenLocal(std::move(job)));
-  co_return co_await SendArtifacts(stream, std::move(artifacts));
+  co_return co_await SendArtifacts(world_.executor, stream, std::move(artifacts));
 }
 
 Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {

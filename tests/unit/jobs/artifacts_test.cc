@@ -84,9 +84,9 @@ struct Pair {
   }
 };
 
-Task<void> SendWhole(std::shared_ptr<net::Stream> stream,
+Task<void> SendWhole(Executor& executor, std::shared_ptr<net::Stream> stream,
                      std::shared_ptr<const Artifacts> artifacts) {
-  const absl::Status sent = co_await SendArtifacts(*stream, artifacts);
+  const absl::Status sent = co_await SendArtifacts(executor, *stream, artifacts);
   CHECK(sent.ok());
 }
 
@@ -106,8 +106,9 @@ TEST_CASE("A result arrives whole from another node") {
   Pair pair;
   auto artifacts =
       std::make_shared<Artifacts>(Artifacts{Plan(700'000), StateOf(700'000)});  // 2.8 MB
-  const auto fetched =
-      pair.Fetch([&](std::shared_ptr<net::Stream> s) { return SendWhole(s, artifacts); });
+  const auto fetched = pair.Fetch([&](std::shared_ptr<net::Stream> s) {
+    return SendWhole(pair.executor, s, artifacts);
+  });
   INFO(fetched.status());
   REQUIRE(fetched.ok());
   CHECK((*fetched)->state->id.theta == artifacts->state->id.theta);
