@@ -3,6 +3,7 @@
 #define GDF_CORE_ROUNDS_MEMBER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -109,6 +110,8 @@ class JobMember::Impl {
   Task<absl::Status> ApplyToWorker();
   // One call to the store at a time, on the pool.
   Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);
+  // A disk that takes `what` no more fails in every round: told once, and when it works again.
+  void TellSaved(std::string_view what, const absl::Status& saved, std::string failure);
   bool CheckpointDue(RoundId round) const;
   wire::Done Traffic() const;
 
@@ -132,6 +135,8 @@ class JobMember::Impl {
 
   std::optional<wire::StateId> worker_state_;  // what the worker's parameters began from
   std::optional<RoundId> unsettled_;           // round of an Emit that is not settled
+
+  std::map<std::string, int, std::less<>> unsaved_;  // what, and how often in a row
 
   std::string activity_ = "starting";
   int64_t step_ = 0;

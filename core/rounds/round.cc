@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
@@ -152,6 +153,22 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
 
 // --- Persisting, step 10 and step 8 ---
 
+void JobMember::Impl::TellSaved(std::string_view what, const absl::Status& saved, std::string failure) {
+  const auto failing = unsaved_.find(what);
+  if (!saved.ok()) {
+    if (failing != unsaved_.end()) {
+      ++failing->second;
+      return;
+    }
+    unsaved_.emplace(what, 1);
+    Event(wire::Severity::kError, absl::StrCat(failure, ": ", saved.message()));
+  } else if (failing != unsaved_.end()) {
+    Event(wire::Severity::kInfo, absl::StrCat("saves ", ToAbsl(what), " again, after ", failing->second,
+                                              failing->second == 1 ? " failure" : " failures"));
+    unsaved_.erase(failing);
+  }
+}
+
 bool JobMember::Impl::CheckpointDue(RoundId round) const {
   const uint64_t every = static_cast<uint64_t>(std::max<int64_t>(env_.spec.output.checkpoint_every, 1));
   return round.value % every == 0 || round.value == static_cast<uint64_t>(config::NumRounds(env_.spec));
@@ -181,10 +198,8 @@ Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
     return store.Prepare(*shadow, receipt);
   };
   const absl::Status saved = co_await OnStore(std::move(prepare));
-  if (!saved.ok()) {
-    Event(wire::Severity::kError, absl::StrCat("cannot save the result of round ", receipt.tag.round.value,
-                                               " and so not sign it: ", saved.message()));
-  }
+  TellSaved("results of rounds", saved,
+            absl::StrCat("cannot save the result of round ", receipt.tag.round.value, " and so not sign it"));
   co_return saved;
 }
 
@@ -193,10 +208,7 @@ Task<absl::Status> JobMember::Impl::PersistCommitted() {
     return store.Commit(*state, commit);
   };
   const absl::Status saved = co_await OnStore(std::move(commit));
-  if (!saved.ok()) {
-    Event(wire::Severity::kError,
-          absl::StrCat("cannot save round ", state_->id.round.value, " as committed: ", saved.message()));
-  }
+  TellSaved("committed rounds", saved, absl::StrCat("cannot save round ", state_->id.round.value, " as committed"));
   co_return saved;
 }
 
@@ -231,10 +243,8 @@ Task<absl::Status> JobMember::Impl::SaveWorker(RoundId round) {
     auto commit = [saving](checkpoint::CheckpointStore&) { return saving->record->Commit(); };
     saving->disk = co_await OnStore(std::move(commit));
   }
-  if (saving->disk.ok()) co_return given;
-  Event(wire::Severity::kError,
-        absl::StrCat("cannot save the inner state of round ", round.value, ": ", saving->disk.message()));
-  co_return absl::OkStatus();
+  TellSaved("inner states", saving->disk, absl::StrCat("cannot save the inner state of round ", round.value));
+  co_return saving->disk.ok() ? given : absl::OkStatus();
 }
 
 Task<absl::Status> JobMember::Impl::WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece) {

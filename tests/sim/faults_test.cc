@@ -109,7 +109,7 @@ TEST_CASE("fewer nodes than the minimum for good: the job fails and says who is 
   job.Start();
   REQUIRE(job.RunToEnd(absl::Hours(1)));
   CHECK(job.verdict() == wire::Verdict::kFailed);
-  CHECK(job.reason().find("epoch 1 of j7 waited 10m") == 0);
+  CHECK(job.reason().find("epoch 1 of j7 waited 10 min ") == 0);
   CHECK(job.reason().find(job.id(1).Short()) != std::string::npos);
   CHECK(job.Violations() == "");
 }
@@ -250,6 +250,7 @@ TEST_CASE("a full disk of one member: the others commit, and people are told") {
   REQUIRE(job.RunToEnd());
   CheckSucceeded(job);
   CHECK(job.HasEvent("cannot save the result of round 1 and so not sign it: cannot write"));
+  CHECK(job.HasEvent("saves results of rounds again, after "));
 }
 
 TEST_CASE("full disks everywhere: the job fails within bounds and says why") {
@@ -265,6 +266,10 @@ TEST_CASE("full disks everywhere: the job fails within bounds and says why") {
   CHECK(job.verdict() == wire::Verdict::kFailed);
   CHECK(job.reason().find("no round was committed for") == 0);
   CHECK(job.reason().find("the disk is full") != std::string::npos);
+  const auto told = std::count_if(job.events().begin(), job.events().end(), [](const wire::JobEvent& event) {
+    return event.text.find("cannot save") != std::string::npos;
+  });
+  CHECK(told == job.size());  // once on each node, however often it is tried
   CHECK(job.Violations() == "");
 }
 
