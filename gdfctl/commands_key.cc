@@ -28,17 +28,27 @@ absl::StatusOr<std::string> Passphrase(Session& session, const std::string& file
     while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
     return text;
   }
-  if (!session.environment().ask_secret) {
+  if (!session.environment().ask) {
     return absl::InvalidArgumentError("there is no terminal to ask for the passphrase on: give --passphrase-file FILE");
   }
-  GDF_ASSIGN_OR_RETURN(const std::string first, session.environment().ask_secret("Passphrase of the backup: "));
-  GDF_ASSIGN_OR_RETURN(const std::string second, session.environment().ask_secret("Again: "));
+  GDF_ASSIGN_OR_RETURN(const std::string first, session.environment().ask("Passphrase of the backup: ", /*secret=*/true));
+  GDF_ASSIGN_OR_RETURN(const std::string second, session.environment().ask("Again: ", /*secret=*/true));
   if (first != second) return absl::InvalidArgumentError("the two passphrases differ");
   return first;
 }
 
-absl::StatusOr<ExitCode> Backup(Session& session, const std::string& path, const std::string& passphrase_file) {
-  GDF_ASSIGN_OR_RETURN(const std::string passphrase, Passphrase(session, passphrase_file));
+struct BackupOptions {
+  std::string path;
+  std::string passphrase_file;
+  bool force = false;
+};
+
+absl::StatusOr<ExitCode> Backup(Session& session, const BackupOptions& options) {
+  const std::string& path = options.path;
+  if (!options.force && session.environment().files.Exists(path)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " exists; give another name, or --force to replace it"));
+  }
+  GDF_ASSIGN_OR_RETURN(const std::string passphrase, Passphrase(session, options.passphrase_file));
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   GDF_ASSIGN_OR_RETURN(const std::string archive, client->Backup(passphrase));
   GDF_RETURN_IF_ERROR(session.environment().files.WriteAtomic(path, archive, 0600));
@@ -55,11 +65,11 @@ void AddKeyCommands(CLI::App& app, Command& chosen) {
   key->add_subcommand("rotate", "Replace it; the network learns of it by a record signed with the old one")
       ->callback([&chosen] { chosen = Rotate; });
   CLI::App* backup = app.add_subcommand("backup", "Write the key and the network's state, sealed, to a file");
-  auto path = std::make_shared<std::string>();
-  auto passphrase_file = std::make_shared<std::string>();
-  backup->add_option("FILE", *path, "Where to")->required();
-  backup->add_option("--passphrase-file", *passphrase_file, "Instead of asking on the terminal");
-  backup->callback([&chosen, path, passphrase_file] { chosen = [=](Session& s) { return Backup(s, *path, *passphrase_file); }; });
+  auto options = std::make_shared<BackupOptions>();
+  backup->add_option("FILE", options->path, "Where to")->required();
+  backup->add_option("--passphrase-file", options->passphrase_file, "Instead of asking on the terminal");
+  backup->add_flag("--force", options->force, "Replace a file that is there");
+  backup->callback([&chosen, options] { chosen = [options](Session& s) { return Backup(s, *options); }; });
 }
 
 }  // namespace gdf::ctl

@@ -11,6 +11,9 @@
 namespace gdf::ctl {
 namespace {
 
+constexpr absl::Duration kRestartWithin = absl::Seconds(30);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+
 absl::StatusOr<ExitCode> CreateNetwork(Session& session, const std::string& name) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   GDF_ASSIGN_OR_RETURN(const std::string id, client->CreateNetwork(name));
@@ -82,10 +85,42 @@ absl::StatusOr<ExitCode> Join(Session& session, const std::string& invite, const
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> Leave(Session& session) {
+absl::Status ConfirmLeaving(Session& session) {
+  constexpr char kLoss[] = "leaving deletes what this node knows of its network and its jobs, with their unexported results";
+  if (!session.environment().ask) {
+    return absl::InvalidArgumentError(absl::StrCat(kLoss, "; there is no terminal to ask on: confirm with --yes"));
+  }
+  GDF_ASSIGN_OR_RETURN(const std::string answer,
+                       session.environment().ask(absl::StrCat(kLoss, ".\nLeave? (yes/no) "), /*secret=*/false));
+  return answer == "yes" ? absl::OkStatus() : absl::CancelledError("this node stays in its network");
+}
+
+// Until gdfd has begun anew, without a network.
+absl::Status AwaitNoNetwork(Session& session, control::Client& client) {
+  const Clock& clock = session.environment().clock;
+  const absl::Duration end = clock.Monotonic() + kRestartWithin;
+  while (true) {
+    const absl::StatusOr<control::NodeStatus> status = client.Status();
+    if (status.ok() && status->network_id.empty()) return absl::OkStatus();
+    if (!status.ok() && status.status().code() != absl::StatusCode::kUnavailable &&
+        status.status().code() != absl::StatusCode::kCancelled) {
+      return status.status();
+    }
+    if (clock.Monotonic() >= end || !session.environment().wait(kAskEvery)) break;
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("this node leaves, but gdfd has not come back within ", HumanDuration(kRestartWithin), "; see its log"));
+}
+
+absl::StatusOr<ExitCode> Leave(Session& session, bool yes) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
-  GDF_RETURN_IF_ERROR(client->Leave());
-  session.Say("this node has left its network");
+  if (!yes) GDF_RETURN_IF_ERROR(ConfirmLeaving(session));
+  GDF_ASSIGN_OR_RETURN(const std::string not_told, client->Leave());
+  GDF_RETURN_IF_ERROR(AwaitNoNetwork(session, *client));
+  if (session.json()) session.PrintJson({{"told", not_told.empty()}, {"not_told", not_told.empty() ? Json(nullptr) : Json(not_told)}});
+  session.Say(not_told.empty() ? "this node has left its network"
+                               : absl::StrCat("this node has left its network, which could not be told and still lists it: ",
+                                              Printable(not_told), "\nAn admin can remove it there: gdfctl node remove"));
   return kExitOk;
 }
 
@@ -127,7 +162,10 @@ void AddNetworkCommands(CLI::App& app, Command& chosen) {
   join->add_option("--name", *node_name, "Of this node in the network (default: the host's)");
   join->callback([&chosen, text, node_name] { chosen = [=](Session& s) { return Join(s, *text, *node_name); }; });
 
-  app.add_subcommand("leave", "This node forgets its network")->callback([&chosen] { chosen = Leave; });
+  CLI::App* leave = app.add_subcommand("leave", "This node forgets its network, which is told");
+  auto yes = std::make_shared<bool>(false);
+  leave->add_flag("--yes", *yes, "Do not ask");
+  leave->callback([&chosen, yes] { chosen = [yes](Session& s) { return Leave(s, *yes); }; });
 }
 
 }  // namespace gdf::ctl

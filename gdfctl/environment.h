@@ -23,8 +23,8 @@ struct Environment {
   FileSystem& files;
   const Clock& clock;
   absl::TimeZone zone;
-  // Asks on the terminal without showing the answer; absent when there is no terminal to ask on.
-  std::function<absl::StatusOr<std::string>(const std::string& question)> ask_secret;
+  // Asks on the terminal, without showing a secret answer; absent when there is no terminal to ask on.
+  std::function<absl::StatusOr<std::string>(const std::string& question, bool secret)> ask;
   // Waits that long; false: stop, the user has asked for the end.
   std::function<bool(absl::Duration)> wait;
   // What is told when a signal ends the program from now on.

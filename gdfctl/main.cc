@@ -64,17 +64,19 @@ bool Wait(absl::Duration duration) {
   return true;
 }
 
-absl::StatusOr<std::string> AskSecret(const std::string& question) {
+absl::StatusOr<std::string> Ask(const std::string& question, bool secret) {
   std::cerr << question << std::flush;
   termios shown{};
   tcgetattr(STDIN_FILENO, &shown);
   termios hidden = shown;
   hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-  tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+  if (secret) tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
   std::string answer;
   const bool read = static_cast<bool>(std::getline(std::cin, answer));
-  tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
-  std::cerr << std::endl;
+  if (secret) {
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
+    std::cerr << std::endl;
+  }
   if (!read) return absl::InvalidArgumentError("nothing was entered");
   return answer;
 }
@@ -97,9 +99,9 @@ int main(int argc, char** argv) {
                                     .files = files,
                                     .clock = clock,
                                     .zone = absl::LocalTimeZone(),
-                                    .ask_secret = nullptr,
+                                    .ask = nullptr,
                                     .wait = Wait,
                                     .set_interrupt_notice = [](const std::string& text) { interrupts.SetNotice(text); }};
-  if (isatty(STDIN_FILENO) == 1 && environment.err_is_terminal) environment.ask_secret = AskSecret;
+  if (isatty(STDIN_FILENO) == 1 && environment.err_is_terminal) environment.ask = Ask;
   return gdf::ctl::Run(std::vector<std::string>(argv + 1, argv + argc), environment);
 }

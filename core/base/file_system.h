@@ -49,7 +49,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) = 0;
-  // Replaces `path` on Commit. `mode`: permission bits.
+  // Replaces `path` on Commit; kFailedPrecondition where that is no regular file. `mode`: permission bits.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                                uint32_t mode = 0600) = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;

@@ -104,6 +104,10 @@ absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForRead(const
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Create(const std::string& path,
                                                                       uint32_t mode) {
+  struct stat there;
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is no regular file and is not replaced"));
+  }
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", counter.fetch_add(1));
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);

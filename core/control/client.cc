@@ -101,7 +101,10 @@ absl::StatusOr<NodeStatus> Client::Join(const std::string& invite, const std::st
   return Status();
 }
 
-absl::Status Client::Leave() { return impl_->Call(&v1::Control::Stub::Leave, v1::LeaveRequest()).status(); }
+absl::StatusOr<std::string> Client::Leave() {
+  GDF_ASSIGN_OR_RETURN(const v1::LeaveReply reply, impl_->Call(&v1::Control::Stub::Leave, v1::LeaveRequest()));
+  return reply.not_told();
+}
 
 absl::StatusOr<Invite> Client::CreateInvite(const std::string& roles, absl::Duration ttl, uint32_t uses) {
   v1::CreateInviteRequest request;

@@ -84,7 +84,8 @@ class Client {
   absl::StatusOr<NodeStatus> Status();
   absl::StatusOr<std::string> CreateNetwork(const std::string& name);  // its id
   absl::StatusOr<NodeStatus> Join(const std::string& invite, const std::string& node_name);
-  absl::Status Leave();
+  // Why the network could not be told; empty: it knows. gdfd starts anew after it.
+  absl::StatusOr<std::string> Leave();
 
   absl::StatusOr<Invite> CreateInvite(const std::string& roles, absl::Duration ttl, uint32_t uses);
   absl::StatusOr<std::vector<Invite>> ListInvites();

@@ -15,6 +15,7 @@ namespace v1 = control::v1;
 namespace {
 
 constexpr size_t kBackupPieceBytes = size_t{1} << 20;
+constexpr absl::Duration kTellLeaving = absl::Seconds(5);  // somebody waits at a terminal
 
 }  // namespace
 
@@ -128,10 +129,11 @@ grpc::Status ControlService::Join(grpc::ServerContext*, const v1::JoinRequest* r
   }));
 }
 
-grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) {
+grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*,
+                                   v1::LeaveReply* reply) {
   if (absl::Status allowed = CheckOperator("leave the network"); !allowed.ok())
     return ToGrpc(allowed);
-  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+  const absl::Status can = bridge_.OnExecutor([&]() -> absl::Status {
     if (!node_.state.has_network())
       return absl::FailedPreconditionError("this node is in no network");
     if (node_.membership.coordinator()) {
@@ -139,6 +141,18 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
           "this node is the network's coordinator: without it the network ends. To end it, "
           "stop gdfd and remove its state folder");
     }
+    return absl::OkStatus();
+  });
+  if (!can.ok()) return ToGrpc(can);
+  // A network that cannot be told, or that objects, keeps nobody.
+  using Told = absl::StatusOr<wire::CommandResult>;
+  const Told told = bridge_.Await<Told>([this] {
+    return node_.membership.Propose(wire::RemoveNode{node_.transport.self(), "it left"},
+                                    kTellLeaving);
+  });
+  const absl::Status verdict = told.ok() ? told->status : told.status();
+  if (!verdict.ok()) reply->set_not_told(std::string(verdict.message()));
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/leave", ""));
     node_.restart("leaving the network");
     return absl::OkStatus();

@@ -61,6 +61,8 @@ class FakeGdfd final : public v1::Control::Service {
   v1::ChangeNodeRequest change_request;
   v1::GenerateRequest generate_request;
   std::string cancelled;
+  v1::LeaveReply leave_reply;
+  int leaves = 0;
 
   grpc::Status Status(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) override {
     *reply = status_reply;
@@ -119,6 +121,18 @@ class FakeGdfd final : public v1::Control::Service {
     const size_t call = std::min(watch_requests.size(), watches.size() - 1);
     watch_requests.push_back(*request);
     for (const v1::JobUpdate& update : watches[call]) writer->Write(update);
+    return error;
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply* reply) override {
+    ++leaves;
+    *reply = leave_reply;
+    status_reply.clear_network_id();
+    return error;
+  }
+  grpc::Status Backup(grpc::ServerContext*, const v1::BackupRequest*, grpc::ServerWriter<v1::BackupPiece>* writer) override {
+    v1::BackupPiece piece;
+    piece.set_data("sealed");
+    writer->Write(piece);
     return error;
   }
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request, v1::CancelJobReply*) override {

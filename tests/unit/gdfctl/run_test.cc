@@ -2,6 +2,7 @@
 #include "gdfctl/run.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -19,7 +20,9 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {}) {
+// `answer`: what is typed when asked; null: there is no terminal to ask on.
+Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {},
+                const char* answer = nullptr) {
   std::ostringstream out, err;
   PosixFileSystem files;
   const SystemClock clock;
@@ -33,9 +36,10 @@ Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, 
                           .files = files,
                           .clock = clock,
                           .zone = absl::UTCTimeZone(),
-                          .ask_secret = nullptr,
+                          .ask = nullptr,
                           .wait = [](absl::Duration) { return false; },
                           .set_interrupt_notice = [](const std::string&) {}};
+  if (answer != nullptr) environment.ask = [answer](const std::string&, bool) { return std::string(answer); };
   const int code = Run(arguments, environment);
   return {code, out.str(), err.str()};
 }
@@ -190,6 +194,49 @@ TEST_CASE("Logs follow over a daemon that goes away, without gaps or repetitions
   CHECK(gdfd.watch_requests[1].after_event() == 1);
   CHECK(gdfd.watch_requests[1].from_round() == 1);
   CHECK(outcome.err.find("went away") != std::string::npos);
+}
+
+TEST_CASE("Leaving is confirmed, and says whether the network knows") {
+  FakeGdfd gdfd;
+  const auto leave = [&](std::vector<std::string> flags, const char* answer) {
+    gdfd.status_reply.set_network_id("n");
+    flags.insert(flags.begin(), {"--socket", gdfd.socket(), "leave"});
+    return RunWith(flags, {}, answer);
+  };
+  const Outcome refused = leave({}, nullptr);
+  CHECK(refused.code == 4);
+  CHECK(refused.err.find("--yes") != std::string::npos);
+  CHECK(leave({}, "no").code == 7);
+  CHECK(gdfd.leaves == 0);
+  CHECK(leave({}, "yes").code == 0);
+  CHECK(leave({"--yes"}, nullptr).code == 0);
+  CHECK(gdfd.leaves == 2);
+  gdfd.leave_reply.set_not_told("no coordinator answers");
+  const Outcome untold = leave({"--yes", "--json"}, nullptr);
+  CHECK(untold.code == 0);
+  CHECK(untold.err.find("no coordinator answers") != std::string::npos);
+  CHECK(json::parse(untold.out).at("told") == false);
+}
+
+TEST_CASE("A backup replaces a file on demand only, and nothing but a file") {
+  FakeGdfd gdfd;
+  PosixFileSystem files;
+  const std::string folder = gdfd.folder();
+  REQUIRE(files.WriteAtomic(folder + "/pass", "word\n").ok());
+  REQUIRE(files.WriteAtomic(folder + "/old", "precious").ok());
+  std::filesystem::create_symlink(folder + "/old", folder + "/link");
+  const auto backup = [&](const std::string& path, bool force) {
+    std::vector<std::string> arguments = {"backup", path, "--passphrase-file", folder + "/pass"};
+    if (force) arguments.push_back("--force");
+    return RunOn(gdfd, arguments).code;
+  };
+  CHECK(backup(folder + "/new", false) == 0);
+  CHECK(backup(folder + "/old", false) == 4);
+  CHECK(backup(folder + "/link", true) == 4);
+  CHECK(backup("/dev/null", true) == 4);
+  CHECK(*files.Read(folder + "/old") == "precious");
+  CHECK(backup(folder + "/old", true) == 0);
+  CHECK(*files.Read(folder + "/old") == "sealed");
 }
 
 TEST_CASE("An unknown job ends following at once") {
