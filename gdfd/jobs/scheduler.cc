@@ -8,9 +8,25 @@
 #include "core/base/log.h"
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 
 namespace gdf::jobs {
 namespace {
+
+// An end that was not recorded, for want of disk, is tried again.
+constexpr absl::Duration kEndAgain = absl::Seconds(10);
+
+// When a running job is to be ended.
+absl::StatusOr<absl::Time> OverdueAt(state::State& state, JobId id) {
+  GDF_ASSIGN_OR_RETURN(const state::Job job, state.job(id));
+  const absl::StatusOr<config::JobSpec> spec =
+      config::ParseJobSpec(job.spec_yaml, ToString(id));
+  // One that cannot be read any more ends where it is to run.
+  if (!spec.ok() || spec->limits.max_wall_time == absl::ZeroDuration()) {
+    return absl::InfiniteFuture();
+  }
+  return absl::FromUnixMillis(job.started_unix_ms) + spec->limits.max_wall_time;
+}
 
 schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
                       uint64_t text_bytes, bool gpu) {
@@ -119,7 +135,7 @@ std::string Scheduler::WaitingFor(JobId job) const {
 
 Task<void> Scheduler::Run() {
   while (true) {
-    std::optional<bool> peers = co_await wake_.Pop();
+    std::optional<bool> peers = co_await wake_.Pop(UntilOverdue());
     while (peers) {
       if (*peers) {  // whatever the state did not take may be taken now
         for (auto& [id, job] : pending_) job.refused = false;
@@ -128,9 +144,64 @@ Task<void> Scheduler::Run() {
       if (wake_.empty()) break;
       peers = co_await wake_.Pop();
     }
-    const absl::Status placed = co_await PlacePending();
-    if (!placed.ok()) Log(LogLevel::kError, "scheduling_failed", {{"why", placed}});
+    const absl::Status done = co_await Work();
+    if (!done.ok()) Log(LogLevel::kError, "scheduling_failed", {{"why", done}});
   }
+}
+
+Task<absl::Status> Scheduler::Work() {
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
+  const absl::Status ended = co_await EndOverdue(jobs);
+  const absl::Status placed = co_await PlacePending(std::move(jobs));
+  co_return placed.ok() ? ended : placed;
+}
+
+absl::Time Scheduler::Now() const {
+  return std::max(transport_.executor().clock().Now(),
+                  absl::FromUnixMillis(state_.last_time_unix_ms()));
+}
+
+absl::Duration Scheduler::UntilOverdue() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, at] : overdue_at_) next = std::min(next, at);
+  return next - Now();
+}
+
+Task<absl::Status> Scheduler::EndOverdue(const std::vector<state::Job>& jobs) {
+  std::map<JobId, absl::Time> running;
+  for (const state::Job& job : jobs) {
+    if (job.phase != state::JobPhase::kRunning) continue;
+    const auto known = overdue_at_.find(job.id);
+    if (known != overdue_at_.end()) {
+      running.insert(*known);
+    } else {
+      GDF_CO_ASSIGN_OR_RETURN(running[job.id], OverdueAt(state_, job.id));
+    }
+  }
+  overdue_at_ = std::move(running);
+  absl::Status failed;
+  for (auto& [id, at] : overdue_at_) {
+    if (Now() < at) continue;
+    at = Now() + kEndAgain;
+    const absl::Status ended = co_await EndOverdue(id);
+    if (!ended.ok()) failed = ended;
+  }
+  co_return failed;
+}
+
+Task<absl::Status> Scheduler::EndOverdue(JobId id) {
+  GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(id));
+  GDF_CO_ASSIGN_OR_RETURN(config::JobSpec spec, config::ParseJobSpec(job.spec_yaml, ToString(id)));
+  wire::FinishJob finish;
+  finish.job = id;
+  finish.epoch = job.epoch;
+  finish.verdict = wire::Verdict::kFailed;
+  finish.reason = absl::StrCat("has run for ", HumanDuration(spec.limits.max_wall_time),
+                               ", its limits.max_wall_time");
+  finish.rounds_done = job.rounds_done;
+  finish.theta = job.theta;
+  absl::StatusOr<wire::CommandResult> ended = co_await membership_.ProposeChecked(std::move(finish));
+  co_return ended.status();
 }
 
 absl::StatusOr<schedule::Placement> Preview(state::State& state,
@@ -183,8 +254,7 @@ std::optional<wire::CommandBody> Scheduler::Decide(
   return open;
 }
 
-Task<absl::Status> Scheduler::PlacePending() {
-  GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
+Task<absl::Status> Scheduler::PlacePending(std::vector<state::Job> jobs) {
   std::reverse(jobs.begin(), jobs.end());  // oldest first
   for (const state::Job& job : jobs) {
     if (job.phase == state::JobPhase::kFinished) losses_.erase(job.id);

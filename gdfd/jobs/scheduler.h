@@ -1,7 +1,7 @@
 // The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
-// ask for, refuses what no node can run. Decides with core/schedule and records with commands;
-// keeps no state of its own beside what it has read of waiting jobs and what members said of each
-// other lately. Method: jobs.request_epoch.
+// ask for, refuses what no node can run, ends what has run longer than it may. Decides with
+// core/schedule and records with commands; keeps no state of its own beside what it has read of
+// jobs and what members said of each other lately. Method: jobs.request_epoch.
 #ifndef GDF_GDFD_JOBS_SCHEDULER_H_
 #define GDF_GDFD_JOBS_SCHEDULER_H_
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "core/base/task.h"
 #include "core/config/job_spec.h"
 #include "core/membership/membership.h"
@@ -66,7 +67,13 @@ class Scheduler {
     bool refused = false;           // the state did not take the decision
   };
   Task<void> Run();
-  Task<absl::Status> PlacePending();
+  Task<absl::Status> Work();
+  Task<absl::Status> PlacePending(std::vector<state::Job> jobs);
+  // Ends those of `jobs` that have run for their limits.max_wall_time.
+  Task<absl::Status> EndOverdue(const std::vector<state::Job>& jobs);
+  Task<absl::Status> EndOverdue(JobId id);
+  absl::Time Now() const;             // as commands are stamped
+  absl::Duration UntilOverdue() const;  // until the next running job is to be ended
   absl::StatusOr<Pending*> Read(JobId id);
   // What to record about a pending job; nothing when it waits, with the reason in it.
   std::optional<wire::CommandBody> Decide(const state::Job& job, Pending& pending,
@@ -81,6 +88,7 @@ class Scheduler {
   membership::Membership& membership_;
   Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, Pending> pending_;
+  std::map<JobId, absl::Time> overdue_at_;  // of the running jobs
   std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what all of them were weighed with
   state::State::WatcherId state_watcher_;

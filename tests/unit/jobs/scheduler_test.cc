@@ -34,6 +34,36 @@ TEST_CASE("A job waits with its reason until enough nodes are there") {
     CHECK(std::count(members.begin(), members.end(), node->id()) == 1);
 }
 
+TEST_CASE("A job that has run for its limits.max_wall_time fails, whoever was restarted meanwhile") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  net.Crash(n2);
+  const std::string nodes = "  count: 3\n";  // more than there are: they go on only in this epoch
+  const JobId limited = net.Submit(n1, JobYaml(nodes) + "limits:\n  max_wall_time: 1h\n");
+  const JobId unlimited = net.Submit(n1, JobYaml(nodes), "another text");
+  const JobId waiting = net.Submit(
+      n1, JobYaml(nodes) + "limits:\n  max_wall_time: 1m\n", "a third text");
+  net.Pass(absl::Hours(2));  // waiting does not count
+  for (const JobId id : {limited, unlimited}) {  // led by the node that is away
+    REQUIRE(net.Do(n1, wire::OpenEpoch{id, Epoch{1}, {n1.id(), n2.id()}, n2.id(), "test"}).ok());
+  }
+  net.Pass(absl::Minutes(50));
+  net.Crash(n1);
+  net.Start(n1);
+  net.Pass(absl::Minutes(9));
+  CHECK(net.Job(limited).phase == state::JobPhase::kRunning);
+  net.Pass(absl::Minutes(2));
+  const state::Job ended = net.Job(limited);
+  REQUIRE(ended.phase == state::JobPhase::kFinished);
+  CHECK(ended.verdict == wire::Verdict::kFailed);
+  CHECK(ended.reason == "has run for 1 h 0 min, its limits.max_wall_time");
+  CHECK(absl::Milliseconds(ended.finished_unix_ms - ended.started_unix_ms) == absl::Hours(1));
+  CHECK(net.HasEvent("job j1 failed: has run for 1 h 0 min"));
+  CHECK(net.Job(unlimited).phase == state::JobPhase::kRunning);
+  CHECK(net.Job(waiting).phase == state::JobPhase::kPending);
+}
+
 TEST_CASE("A second job waits for busy nodes and follows when they are free") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());
