@@ -16,6 +16,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/log.h"
@@ -113,7 +114,6 @@ class ControlServer::Impl {
 
   ~Impl() {
     Shutdown();
-    if (listen_fd_ >= 0) close(listen_fd_);
     if (stop_fd_ >= 0) close(stop_fd_);
   }
 
@@ -168,8 +168,11 @@ class ControlServer::Impl {
       const uint64_t one = 1;
       if (write(stop_fd_, &one, sizeof(one)) == sizeof(one)) accept_thread_->join();
       accept_thread_.reset();
+    }
+    if (const int listening = std::exchange(listen_fd_, -1); listening >= 0) {
       const std::string& path = node_.config.control_socket;
       if (socket_file_ && FileIdOf(path) == socket_file_) unlink(path.c_str());
+      close(listening);
     }
     if (operators_ == nullptr) return;
     const auto deadline = std::chrono::system_clock::now() + kShutdownPatience;
@@ -259,8 +262,11 @@ ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(Node& node) {
   auto impl = std::make_unique<Impl>(node);
-  GDF_RETURN_IF_ERROR(impl->Start());
-  return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
+  absl::Status started = impl->Start();
+  if (started.ok()) return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
+  impl->Shutdown();
+  node.executor.Post([impl = std::move(impl)] {});  // the bridge goes where it was used
+  return started;
 }
 
 ControlServer::~ControlServer() = default;

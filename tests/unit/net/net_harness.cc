@@ -74,22 +74,26 @@ void TestNode::ServeStream(std::string method, Transport::StreamHandler handler,
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId, Buffer request) { co_return request; }
 
-RawClient::RawClient(const std::string& address, const std::string& from) {
+int ConnectTo(const std::string& address, const std::string& from) {
   const HostPort parsed = *ParseHostPort(address);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
+  sockaddr_in to{}, own{};
+  to.sin_family = own.sin_family = AF_INET;
   to.sin_port = htons(parsed.port);
-  REQUIRE(inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr) == 1);
-  socket_ = socket(AF_INET, SOCK_STREAM, 0);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const bool bound = from.empty() || (inet_pton(AF_INET, from.c_str(), &own.sin_addr) == 1 &&
+                                      bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(own)) == 0);
+  if (bound && inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr) == 1 &&
+      connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+RawClient::RawClient(const std::string& address, const std::string& from) : socket_(ConnectTo(address, from)) {
+  REQUIRE(socket_ >= 0);
   const timeval limit{20, 0};
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  if (!from.empty()) {
-    sockaddr_in own{};
-    own.sin_family = AF_INET;
-    REQUIRE(inet_pton(AF_INET, from.c_str(), &own.sin_addr) == 1);
-    REQUIRE(bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof(own)) == 0);
-  }
-  REQUIRE(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
 }
 
 RawClient::~RawClient() {

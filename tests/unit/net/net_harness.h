@@ -102,6 +102,9 @@ class TestNode {
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId peer, Buffer request);
 
+// A blocking TCP socket from `from` (where it matters) to "host:port"; -1 when that fails. Any thread, unlike assertions.
+int ConnectTo(const std::string& address, const std::string& from);
+
 // A blocking TLS client under our own control.
 class RawClient {
  public:
@@ -118,7 +121,7 @@ class RawClient {
   bool HungUp() const;
 
  private:
-  int socket_ = -1;
+  const int socket_;
   std::unique_ptr<TlsContext> context_;
   SslPtr ssl_;
   bool closed_ = false;

@@ -1,5 +1,7 @@
 #include "core/net/tls_transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -525,7 +527,7 @@ TEST_CASE("net: a flood of connections that say nothing does not keep a member o
   std::atomic<bool> enough = false;
   ThreadPool flooder(1);
   flooder.Submit([&] {
-    for (int i = 0; !enough; ++i) RawClient(b.address(), "127.0.1." + std::to_string(1 + i % 9));
+    for (int i = 0; !enough; ++i) close(ConnectTo(b.address(), "127.0.1." + std::to_string(1 + i % 9)));
   });
   for (int i = 0; i < 5; ++i) {
     TestNode c(3 + i);
