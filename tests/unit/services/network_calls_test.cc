@@ -16,7 +16,7 @@ TEST_CASE("A node in no network says so, and what to do") {
   CHECK(status->node_id == n1.member().id().ToString());
   CHECK(status->network_id.empty());
   CHECK(status->listen == std::vector<std::string>{n1.member().address()});
-  CHECK(Says(client->Leave(), StatusCode::kFailedPrecondition, "in no network"));
+  CHECK(Says(client->Leave().status(), StatusCode::kFailedPrecondition, "in no network"));
   CHECK(Says(client->RotateKey().status(), StatusCode::kFailedPrecondition, "in no network"));
   CHECK(Says(client->CreateInvite("contributor", absl::Hours(1), 1).status(), StatusCode::kNotFound,
              "gdfctl network create"));
@@ -95,7 +95,7 @@ TEST_CASE("A member leaves, a coordinator may not") {
   REQUIRE(n2.Client()
               ->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "")
               .ok());
-  CHECK(Says(n1.Client()->Leave(), StatusCode::kFailedPrecondition, "coordinator"));
+  CHECK(Says(n1.Client()->Leave().status(), StatusCode::kFailedPrecondition, "coordinator"));
   REQUIRE(n2.Client()->Leave().ok());
   CHECK(PosixFileSystem().Exists(n2.folder() + "/leave"));  // carried out by the next start
   CHECK(n2.restarted() == "leaving the network");
