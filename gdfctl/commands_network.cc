@@ -21,7 +21,7 @@ absl::StatusOr<ExitCode> CreateNetwork(Session& session, const std::string& name
     session.PrintJson({{"network_id", id}, {"network_name", name}});
   } else {
     session.Print(id + "\n");
-    session.Say(absl::StrCat("network ", name, " exists; this node is its coordinator. Invite others: gdfctl invite"));
+    session.Say(absl::StrCat("network ", name, " exists; this node is its coordinator. Invite others: ", session.CommandText("invite")));
   }
   return kExitOk;
 }

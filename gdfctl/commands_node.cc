@@ -61,7 +61,7 @@ absl::StatusOr<control::Node> Find(const std::vector<control::Node>& nodes, cons
     if (found != nullptr) return absl::InvalidArgumentError(absl::StrCat("'", key, "' names several nodes; give more of the id"));
     found = &node;
   }
-  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no node '", key, "'; gdfctl node list shows them"));
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no node '", key, "'; `gdfctl node list` shows them"));
   return *found;
 }
 

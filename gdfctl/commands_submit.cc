@@ -81,16 +81,37 @@ absl::StatusOr<ExitCode> Submit(Session& session, const SubmitOptions& options) 
   }
   if (result.existed) session.Say(absl::StrCat("this submit token was used before, for ", result.job));
   if (!options.wait) {
-    session.Say(absl::StrCat("follow it with: gdfctl job wait ", result.job));
+    session.Say(absl::StrCat("follow it with: ", session.CommandText("job wait " + result.job)));
     return kExitOk;
   }
   return WaitForJob(session, result.job, timeout);
 }
 
+// Problems with their places; else the one that stands nowhere in job.yaml, such as that of a data file.
+Json ErrorsToJson(const config::Problems& problems, const absl::Status& status) {
+  const auto place = [](int number) { return number > 0 ? Json(number) : Json(nullptr); };
+  Json errors = Json::array();
+  for (const config::Problems::Problem& problem : problems.Sorted()) {
+    errors.push_back({{"file", problems.OriginOf(problem.at)},
+                      {"line", place(problem.at.line)},
+                      {"column", place(problem.at.column)},
+                      {"message", problem.message}});
+  }
+  if (errors.empty()) {
+    errors.push_back({{"file", nullptr}, {"line", nullptr}, {"column", nullptr}, {"message", ToStd(status.message())}});
+  }
+  return errors;
+}
+
 absl::StatusOr<ExitCode> Validate(Session& session, const JobFileOptions& options) {
   FileSystem& files = session.environment().files;
-  GDF_ASSIGN_OR_RETURN(const JobFile job, LoadJobFile(files, options));
-  GDF_RETURN_IF_ERROR(CheckData(files, job));
+  config::Problems problems(options.path);
+  const absl::StatusOr<JobFile> loaded = LoadJobFile(files, options, &problems);
+  if (const absl::Status valid = loaded.ok() ? CheckData(files, *loaded) : loaded.status(); !valid.ok()) {
+    if (session.json()) session.PrintJson({{"valid", false}, {"errors", ErrorsToJson(problems, valid)}});
+    return valid;
+  }
+  const JobFile& job = *loaded;
   size_t count = 0;
   for (const auto& [name, inputs] : job.inputs) count += inputs.size();
   if (session.json()) {

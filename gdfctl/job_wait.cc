@@ -55,7 +55,8 @@ absl::StatusOr<ExitCode> WaitForJob(Session& session, const std::string& job, ab
   if (!client.ok()) return client.status();
   const absl::Duration deadline = session.environment().clock.Monotonic() + timeout;
   session.environment().set_interrupt_notice(
-      absl::StrCat(job, " goes on; look at it with: gdfctl job wait ", job, "    end it with: gdfctl job cancel ", job));
+      absl::StrCat(job, " goes on; look at it with: ", session.CommandText("job wait " + job),
+                   "    end it with: ", session.CommandText("job cancel " + job)));
   ProgressDisplay display(session);
   JobView view;
   JobFollower follower(**client, job);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/config/yaml_reader.h"
 #include "gdfctl/commands.h"
 
 namespace gdf::ctl {
@@ -26,13 +29,39 @@ void AddGlobals(CLI::App& app, Globals& globals) {
   app.add_flag("-q,--quiet", globals.quiet, "Only data and errors")->group("Output");
 }
 
-// The first argument that is no flag where a command is expected; empty when that is one, or hidden behind a flag's value.
-std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().empty() || arguments.front().front() == '-') return "";
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == arguments.front()) return "";
+bool TakesValue(const CLI::App& app, const std::string& flag) {
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+// What to say of a command line that names no command where one is expected; empty when it names one.
+std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* at = &app;
+  std::string path;  // "job "
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (!word.empty() && word.front() == '-') {
+      i += TakesValue(app, word) || TakesValue(*at, word) ? 1 : 0;
+      continue;
+    }
+    const std::vector<const CLI::App*> commands = at->get_subcommands([](const CLI::App*) { return true; });
+    if (commands.empty()) return "";
+    const auto named = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* c) { return c->get_name() == word; });
+    if (named == commands.end()) {
+      std::vector<std::string> names;
+      for (const CLI::App* command : commands) names.push_back(command->get_name());
+      const std::vector<std::string_view> known(names.begin(), names.end());
+      const std::string_view nearest = config::Nearest(word, known);
+      return absl::StrCat("there is no command '", path, word, "'", nearest.empty() ? "" : "; did you mean '", nearest.empty() ? "" : path,
+                          ToAbsl(nearest), nearest.empty() ? "" : "'?", "; see gdfctl ", path, "--help");
+    }
+    at = *named;
+    path += word + " ";
   }
-  return arguments.front();
+  if (at->get_require_subcommand_min() == 0) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return absl::StrCat("a command is missing: gdfctl ", path, "with one of ", absl::StrJoin(names, ", "));
 }
 
 }  // namespace
@@ -63,8 +92,8 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
       app.exit(error, environment.out, environment.err);
       return kExitOk;
     }
-    const std::string unknown = UnknownCommand(app, arguments);
-    session.SayError((unknown.empty() ? std::string(error.what()) : "there is no command '" + unknown + "'") + "; see gdfctl --help");
+    const std::string problem = CommandProblem(app, arguments);
+    session.SayError(problem.empty() ? std::string(error.what()) + "; see gdfctl --help" : problem);
     return kExitUsage;
   }
   absl::StatusOr<ExitCode> code = chosen(session);

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/base/status_macros.h"
 
 namespace gdf::ctl {
@@ -62,6 +63,20 @@ Style Session::StyleOf(bool terminal) const {
   }
   style.width = terminal ? environment_.columns() : kPlainColumns;
   return style;
+}
+
+std::string Session::CommandText(const std::string& rest) const {
+  std::string text = "gdfctl ";
+  for (const auto& [flag, value] : {std::pair<const char*, const std::string&>{"--socket", globals_.socket},
+                                    {"--remote", globals_.remote},
+                                    {"--cert", globals_.certificate},
+                                    {"--key", globals_.key},
+                                    {"--ca", globals_.ca}}) {
+    if (value.empty()) continue;
+    const bool plain = value.find_first_of(" \t\n\"'$&;|<>()*?[]#~`\\!{}") == std::string::npos;
+    absl::StrAppend(&text, flag, " ", plain ? value : absl::StrCat("'", absl::StrReplaceAll(value, {{"'", "'\\''"}}), "'"), " ");
+  }
+  return text + rest;
 }
 
 void Session::Print(std::string_view text) { environment_.out << text << std::flush; }

@@ -46,6 +46,9 @@ class Session {
   Style out_style() const { return StyleOf(environment_.out_is_terminal); }
   Style err_style() const { return StyleOf(environment_.err_is_terminal); }
 
+  // "gdfctl job wait j1" for `rest` "job wait j1", with the flags of this call that say which daemon is meant.
+  std::string CommandText(const std::string& rest) const;
+
   // Data, as it is.
   void Print(std::string_view text);
   // One line of JSON data, with the schema's version put first.

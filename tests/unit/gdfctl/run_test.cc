@@ -81,6 +81,9 @@ TEST_CASE("Usage errors end with 4 and leave standard output empty") {
     CHECK(outcome.err.rfind("gdfctl: ", 0) == 0);
   }
   CHECK(RunWith({"no-such"}).err == "gdfctl: there is no command 'no-such'; see gdfctl --help\n");
+  CHECK(RunWith({"--socket", "/x", "statsu"}).err == "gdfctl: there is no command 'statsu'; did you mean 'status'?; see gdfctl --help\n");
+  CHECK(RunWith({"job", "--json", "lst"}).err == "gdfctl: there is no command 'job lst'; did you mean 'job list'?; see gdfctl job --help\n");
+  CHECK(RunWith({"key"}).err == "gdfctl: a command is missing: gdfctl key with one of rotate\n");
 }
 
 TEST_CASE("No daemon ends with 2") {
@@ -136,6 +139,7 @@ TEST_CASE("Submit uploads, prints the job's id and passes the token on") {
   CAPTURE(outcome.err);
   CHECK(outcome.code == 0);
   CHECK(outcome.out == "j7\n");
+  CHECK(outcome.err.find("gdfctl --socket " + gdfd.socket() + " job wait j7\n") != std::string::npos);
   CHECK(gdfd.uploads["data"].at("00000-a.txt") == "some text to train on");
   CHECK(gdfd.submit_request.inputs().at("data") == "digest-of-data");
   CHECK(gdfd.submit_request.submit_token() == "t1");
@@ -296,6 +300,26 @@ TEST_CASE("Validate needs no daemon") {
   CHECK(RunOn(gdfd, {"validate", path, "--set", "train.steps=10", "--set", "rounds.inner_steps=5"}).code == 0);
   CHECK(RunOn(gdfd, {"validate", path, "--set", "train.steps=x"}).code == 4);
   CHECK(RunOn(gdfd, {"validate", gdfd.folder() + "/missing.yaml"}).code == 4);
+  const auto errors = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"validate", "--json"});
+    const Outcome outcome = RunOn(gdfd, arguments);
+    CHECK(outcome.code == 4);
+    const json object = json::parse(outcome.out);
+    CHECK(object.at("schema_version") == 1);
+    CHECK(object.at("valid") == false);
+    return object.at("errors");
+  };
+  // Line 7 of WriteJob's file: "rounds: {inner_steps: 10}".
+  const json placed = errors({path, "--set", "train.steps=5"});
+  REQUIRE(placed.size() == 1);
+  CHECK(placed[0].at("file") == path);
+  CHECK(placed[0].at("line") == 7);
+  CHECK(placed[0].at("column") == 23);
+  CHECK(placed[0].at("message") == "'rounds.inner_steps' must be at most train.steps (5), got 10");
+  const json set = errors({path, "--set", "train.steps=x"});
+  CHECK(set[0].at("file") == "--set train.steps=x");
+  CHECK(set[0].at("line") == nullptr);
+  CHECK(errors({gdfd.folder() + "/missing.yaml"})[0].at("file") == nullptr);
 }
 
 }  // namespace
