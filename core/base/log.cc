@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/strings/escaping.h"
+#include "core/base/name.h"
 #include "core/base/text.h"
 
 namespace gdf {
@@ -66,7 +67,7 @@ std::string FormatLogLine(LogLevel level, std::string_view event,
       line += field.value;
     }
   }
-  return line;
+  return SafeText(line, line.size());  // C1 controls and the like are left
 }
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {

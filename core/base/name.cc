@@ -33,6 +33,14 @@ bool IsControl(std::string_view sequence) {
   return first == 0xC2 && static_cast<uint8_t>(sequence[1]) < 0xA0;  // U+0080 to U+009F
 }
 
+// What makes a terminal or a viewer show a line in another order or as two: U+2028 to U+202E and U+2066 to U+2069.
+// The marks that texts in Arabic and Hebrew have between their words are none of these.
+bool Reorders(std::string_view sequence) {
+  if (sequence.size() != 3 || static_cast<uint8_t>(sequence[0]) != 0xE2) return false;
+  const auto second = static_cast<uint8_t>(sequence[1]), third = static_cast<uint8_t>(sequence[2]);
+  return (second == 0x80 && third >= 0xA8 && third <= 0xAE) || (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+}
+
 }  // namespace
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
@@ -66,7 +74,7 @@ std::string SafeText(std::string_view text, size_t max_bytes) {
   std::string safe;
   while (!text.empty()) {
     size_t length = SequenceLength(text);
-    const bool good = length != 0 && !IsControl(text.substr(0, length));
+    const bool good = length != 0 && !IsControl(text.substr(0, length)) && !Reorders(text.substr(0, length));
     if (length == 0) length = 1;
     if (safe.size() + (good ? length : 1) > max_bytes) break;
     if (good) {

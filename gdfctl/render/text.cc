@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/name.h"
 #include "core/base/text.h"
 
 namespace gdf::ctl {
@@ -38,18 +39,7 @@ std::string Paint(const Style& style, Color color, std::string_view text) {
   return absl::StrCat("\x1b[", CodeOf(color), "m", ToAbsl(text), "\x1b[0m");
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    // C1 controls are C2 80 to C2 9F in UTF-8.
-    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c1) ++i;
-    const bool control = c1 || c == 0x7F || (c < 0x20 && c != '\n' && c != '\t');
-    out += control ? '?' : text[i];
-  }
-  return out;
-}
+std::string Printable(std::string_view text) { return SafeText(text, text.size()); }
 
 int Columns(std::string_view text) {
   int columns = 0;

@@ -23,8 +23,7 @@ enum class Color { kNone, kBold, kDim, kRed, kGreen, kYellow, kCyan };
 // `text` in that colour, or as it is where the style has none.
 std::string Paint(const Style& style, Color color, std::string_view text);
 
-// Without control characters other than newline and tab (they become '?'), so that what comes from other machines
-// cannot move the cursor. Bytes that are no UTF-8 stay.
+// As SafeText, so that what comes from other machines cannot move the cursor.
 std::string Printable(std::string_view text);
 
 // Columns of a text; colour sequences count as none.

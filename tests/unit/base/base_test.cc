@@ -32,6 +32,8 @@ TEST_CASE("safe text is what CheckText accepts, cut between characters") {
   CHECK(SafeText("θθθ", 0).empty());
   CHECK(SafeText("a\xff\x1b[31mb\xce", 99) == "a??[31mb?");
   CHECK(SafeText("\xed\xa0\x80", 99) == "???");  // a surrogate
+  CHECK(SafeText("a\u202Eb\u2066c\u2028d", 99) == "a?b?c?d");
+  CHECK(SafeText("\u200F\u2013\u20AC\u2070", 99) == "\u200F\u2013\u20AC\u2070");
   CHECK(CheckText("t", SafeText("\xce\xce\xb8\x7f\xc2\x85", 4), 4).ok());
 }
 
@@ -78,6 +80,7 @@ TEST_CASE("texts for people") {
 }
 
 TEST_CASE("log lines quote what would break them") {
+  CHECK(FormatLogLine(LogLevel::kInfo, "e", {{"why", "\u009B" "31m\xff"}}) == "level=info event=e why=\"?31m?\"");
   CHECK(FormatLogLine(LogLevel::kInfo, "peer_up", {{"node", "abc"}, {"rtt_ms", 3}, {"why", "a \"b\"\n"}}) ==
         "level=info event=peer_up node=abc rtt_ms=3 why=\"a \\\"b\\\"\\n\"");
 }
