@@ -72,6 +72,15 @@ absl::Status CheckStateFolder(FileSystem& files, const std::string& state_dir) {
                                                   ", which lets others change it. Run: chmod 700 ", state_dir));
 }
 
+absl::StatusOr<std::unique_ptr<state::State>> OpenState(const std::string& state_dir) {
+  absl::StatusOr<std::unique_ptr<state::State>> state = state::State::Open(state_dir + "/state.db");
+  if (!absl::IsDataLoss(state.status())) return state;
+  return absl::DataLossError(absl::StrCat(
+      state.status().message(), ". gdfd does not start with it. With a backup: move ", state_dir,
+      " aside and run gdfd --restore. A member without one: move state.db, state.db-wal and state.db-shm out of ",
+      state_dir, ", start gdfd and join again with a new invite"));
+}
+
 // A node without its key is none of the network's members, whatever its record says.
 absl::Status CheckKeyIsThere(FileSystem& files, const std::string& state_dir, const state::State& state) {
   if (!state.has_network() || files.Exists(state_dir + "/node.key")) return absl::OkStatus();
@@ -154,7 +163,7 @@ absl::Status Daemon::Parts::Open() {
   GDF_ASSIGN_OR_RETURN(lock, trust::LockFile::Acquire(dir + "/gdfd.lock"));
   FindControlGroups();
   if (files.Exists(dir + "/leave")) GDF_RETURN_IF_ERROR(ForgetNetwork(files, dir));
-  GDF_ASSIGN_OR_RETURN(state, state::State::Open(dir + "/state.db"));
+  GDF_ASSIGN_OR_RETURN(state, OpenState(dir));
   GDF_RETURN_IF_ERROR(AdoptNextKey(files, dir, *state));
   GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, dir, *state));
   GDF_ASSIGN_OR_RETURN(key, trust::NodeKey::LoadOrCreate(files, dir + "/node.key", rng));

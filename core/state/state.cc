@@ -26,6 +26,10 @@ absl::Status RunOrUndo(store::Database& db, const wire::Command& command, wire::
   return db.Run("RELEASE command");
 }
 
+absl::Status BrokenChain(uint64_t index) {
+  return absl::DataLossError(absl::StrCat("log entry ", index, " is damaged: its bytes do not give its chain digest"));
+}
+
 }  // namespace
 
 Digest NextLogDigest(const Digest& previous, std::string_view command) {
@@ -34,7 +38,10 @@ Digest NextLogDigest(const Digest& previous, std::string_view command) {
 
 absl::StatusOr<std::unique_ptr<State>> State::Open(const std::string& path) {
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<store::Database> db, store::Database::Open(path));
-  return Create(std::move(db));
+  GDF_RETURN_IF_ERROR(db->QuickCheck(kMaxCheckedBytes));
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<State> state, Create(std::move(db)));
+  GDF_RETURN_IF_ERROR(Annotate(state->CheckNewestEntries(kMaxCheckedLogBytes), path));
+  return state;
 }
 
 absl::StatusOr<std::unique_ptr<State>> State::OpenInMemory() {
@@ -54,6 +61,29 @@ absl::StatusOr<std::unique_ptr<State>> State::Create(std::unique_ptr<store::Data
   }
   GDF_RETURN_IF_ERROR(rows.status());
   return state;
+}
+
+absl::Status State::CheckNewestEntries(uint64_t max_bytes) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       db_->Query("SELECT log_index, chain, command FROM log ORDER BY log_index DESC"));
+  uint64_t bytes = 0, index = last_applied_;
+  Digest chain;         // of entry `index` + 1
+  std::string command;  // its bytes
+  for (bool first = true; rows.Next(); first = false, --index) {
+    if (rows.Unsigned(0) != index) break;
+    GDF_ASSIGN_OR_RETURN(const Digest previous, DigestColumn(rows, 1));
+    if (!first && NextLogDigest(previous, command) != chain) return BrokenChain(index + 1);
+    chain = previous;
+    command = rows.Bytes(2);
+    bytes += command.size();
+    if (bytes > max_bytes) return absl::OkStatus();
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  if (index != 0) {
+    return absl::DataLossError(absl::StrCat("log entry ", index, " is missing; the last is ", last_applied_));
+  }
+  if (last_applied_ > 0 && NextLogDigest(Digest{}, command) != chain) return BrokenChain(1);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<wire::CommandResult> State::Apply(uint64_t index, std::string_view command_bytes) {

@@ -34,8 +34,12 @@ class State {
   static constexpr size_t kMaxEpochsPerJob = 1'000;    // newest kept, and the first
   static constexpr size_t kMaxRequests = 10'000;       // newest results kept for repeated commands
 
-  // Opens or creates the database file `path`. kDataLoss when it is damaged, kFailedPrecondition when
-  // a newer version wrote it.
+  // How much of a database Open looks through: about 100 ms of work.
+  static constexpr uint64_t kMaxCheckedBytes = uint64_t{32} << 20;        // larger ones are not checked as a whole
+  static constexpr uint64_t kMaxCheckedLogBytes = uint64_t{16} << 20;  // of the newest log entries
+
+  // Opens or creates the database file `path` and checks it within the bounds above (docs/formats/command-log.md).
+  // kDataLoss when it is damaged, kFailedPrecondition when a newer version wrote it.
   static absl::StatusOr<std::unique_ptr<State>> Open(const std::string& path);
   // In memory, for tests and the simulator.
   static absl::StatusOr<std::unique_ptr<State>> OpenInMemory();
@@ -96,6 +100,8 @@ class State {
  private:
   explicit State(std::unique_ptr<store::Database> db) : db_(std::move(db)) {}
   static absl::StatusOr<std::unique_ptr<State>> Create(std::unique_ptr<store::Database> db);
+  // Whether the newest entries, together about `max_bytes`, are numbered without gaps and have their chain digests.
+  absl::Status CheckNewestEntries(uint64_t max_bytes);
   enum class Refusals { kRecorded, kDropped };
   absl::StatusOr<wire::CommandResult> Record(const wire::Command& command, std::string_view command_bytes,
                                              Refusals refusals);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kBusyTimeoutMs = 5000;  // another process (a backup) may hold the file for a moment
 
+constexpr char kDamageHint[] = ": the file or its disk is damaged; restore a backup or join again";
+
 absl::StatusCode CodeOf(int sqlite_code) {
   switch (sqlite_code & 0xFF) {
     case SQLITE_FULL: return absl::StatusCode::kResourceExhausted;
@@ -118,7 +120,7 @@ Database::~Database() {
 absl::Status Database::Error(int code, std::string_view what) {
   std::string hint;
   if (CodeOf(code) == absl::StatusCode::kResourceExhausted) hint = ": free some disk space and try again";
-  if (CodeOf(code) == absl::StatusCode::kDataLoss) hint = ": the file or its disk is damaged; restore a backup or join again";
+  if (CodeOf(code) == absl::StatusCode::kDataLoss) hint = kDamageHint;
   absl::Status status(CodeOf(code), absl::StrCat(name_, ": ", sqlite3_errmsg(db_), " (SQLite ", code, ", at \"",
                                                  ToAbsl(what.substr(0, 60)), "\")", hint));
   if (error_.ok()) error_ = status;
@@ -168,10 +170,25 @@ absl::Status Database::Execute(std::string_view sql) {
   return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, sql);
 }
 
-absl::StatusOr<std::string> Database::Serialize(uint64_t max_bytes) {
+absl::StatusOr<uint64_t> Database::SizeBytes() {
   GDF_ASSIGN_OR_RETURN(Rows rows, Query("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"));
   const uint64_t bytes = rows.Next() ? rows.Unsigned(0) : 0;
   GDF_RETURN_IF_ERROR(rows.status());
+  return bytes;
+}
+
+absl::Status Database::QuickCheck(uint64_t max_bytes) {
+  GDF_ASSIGN_OR_RETURN(const uint64_t bytes, SizeBytes());
+  if (bytes > max_bytes) return absl::OkStatus();
+  GDF_ASSIGN_OR_RETURN(Rows rows, Query("PRAGMA quick_check(1)"));
+  const std::string found(rows.Next() ? rows.Text(0) : "");
+  GDF_RETURN_IF_ERROR(rows.status());
+  if (found == "ok") return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(name_, ": ", found, kDamageHint));
+}
+
+absl::StatusOr<std::string> Database::Serialize(uint64_t max_bytes) {
+  GDF_ASSIGN_OR_RETURN(const uint64_t bytes, SizeBytes());
   if (bytes > max_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat(name_, " has ", HumanBytes(bytes), ", at most ", HumanBytes(max_bytes), " can be copied"));

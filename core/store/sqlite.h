@@ -105,6 +105,9 @@ class Database {
   // The whole database, as of its last transaction, as the bytes of a database file. Reads all of
   // it. kResourceExhausted when it is larger than `max_bytes`.
   absl::StatusOr<std::string> Serialize(uint64_t max_bytes);
+  // SQLite's quick_check: pages, rows and constraints, not whether indexes agree with their tables. Reads all of it;
+  // nothing is read, and OK, when it is larger than `max_bytes`. kDataLoss, with the first damage found.
+  absl::Status QuickCheck(uint64_t max_bytes);
 
   absl::Status RunValues(std::string_view sql, const std::vector<Value>& values);
   absl::StatusOr<Rows> QueryValues(std::string_view sql, const std::vector<Value>& values);
@@ -119,6 +122,7 @@ class Database {
   Database(sqlite3* db, std::string name) : db_(db), name_(std::move(name)) {}
   static absl::StatusOr<std::unique_ptr<Database>> OpenNamed(const std::string& path, bool memory);
   absl::Status Error(int code, std::string_view what);
+  absl::StatusOr<uint64_t> SizeBytes();
   absl::StatusOr<sqlite3_stmt*> Prepare(std::string_view sql, const std::vector<Value>& values);
   void Return(std::string sql, sqlite3_stmt* statement);
 

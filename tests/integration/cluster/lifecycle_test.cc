@@ -75,6 +75,21 @@ TEST_CASE("a node whose key is gone, or whose folder others may change, does not
   CHECK(node.id() == id);
 }
 
+TEST_CASE("a node whose record is damaged does not start, and says how to go on") {
+  Cluster cluster(1);
+  Node& node = cluster.node(0);
+  CHECK(node.Kill(SIGTERM) == 0);
+  namespace fs = std::filesystem;
+  const fs::path file = fs::path(node.state_folder()) / "state.db";
+  fs::resize_file(file, fs::file_size(file) / 2);
+  const CtlResult damaged = node.StartInVain();
+  CHECK(damaged.code == 5);
+  CHECK(absl::StrContains(damaged.err, file.string()));
+  CHECK(absl::StrContains(damaged.err, "gdfd --restore"));
+  fs::remove(file);
+  node.Start();
+}
+
 TEST_CASE("a daemon that is told to stop while it begins anew stops") {
   Cluster cluster(2);
   Node& node = cluster.node(1);

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
 
 #include "core/store/sqlite.h"
@@ -186,6 +187,49 @@ TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
   CHECK(w.state->job({1})->members == std::vector<NodeId>{IdOf("c"), IdOf("a")});
   REQUIRE(w.Do("c", World::EpochOf(1, 3, {"a"})).ok());
   CHECK(w.state->epoch_members({1}, {2})->size() == 2);
+}
+
+// The file of a network with a few jobs, closed.
+void MakeFile(const Folder& folder) {
+  World w(*State::Open(folder.db()));
+  w.Found();
+  for (int i = 0; i < 5; ++i) REQUIRE(w.Do("c", World::Submission(std::to_string(i))).ok());
+}
+
+TEST_CASE("a log whose entries and digests do not agree is not opened") {
+  const std::string change = GENERATE("UPDATE log SET command = x'00' WHERE log_index = 1",
+                                      "UPDATE log SET command = x'00' WHERE log_index = 3",
+                                      "UPDATE log SET chain = zeroblob(32) WHERE log_index = 6",
+                                      "UPDATE log SET chain = x'00' WHERE log_index = 2",
+                                      "DELETE FROM log WHERE log_index = 1", "DELETE FROM log WHERE log_index = 4");
+  CAPTURE(change);
+  Folder folder;
+  MakeFile(folder);
+  REQUIRE(State::Open(folder.db()).ok());
+  {
+    auto db = *store::Database::Open(folder.db());
+    REQUIRE(db->Execute(change).ok());
+  }
+  const absl::Status opened = State::Open(folder.db()).status();
+  INFO(opened);
+  CHECK(absl::IsDataLoss(opened));
+  CHECK(opened.message().find(folder.db()) != absl::string_view::npos);
+}
+
+TEST_CASE("a file with a page that is none is not opened") {
+  Folder folder;
+  MakeFile(folder);
+  {
+    constexpr size_t kPage = 4096;  // SQLite's
+    std::fstream file(folder.db(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(2 * kPage);
+    file << std::string(kPage, 'x');
+    REQUIRE(file.good());
+  }
+  const absl::Status opened = State::Open(folder.db()).status();
+  INFO(opened);
+  CHECK(absl::IsDataLoss(opened));
+  CHECK(opened.message().find(folder.db()) != absl::string_view::npos);
 }
 
 // One random command by a random node, sensible or not.
