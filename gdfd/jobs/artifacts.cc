@@ -109,6 +109,23 @@ absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
   return files.WriteAtomic(absl::StrCat(to, "/", kLayoutFile), plan.layout.ToJson());
 }
 
+absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_folder) {
+  const absl::StatusOr<std::vector<std::string>> jobs = files.List(jobs_folder);
+  if (absl::IsNotFound(jobs.status())) return absl::OkStatus();
+  GDF_RETURN_IF_ERROR(jobs.status());
+  for (const std::string& job : *jobs) {
+    const std::string folder = ExportFolder(absl::StrCat(jobs_folder, "/", job));
+    const absl::StatusOr<std::vector<std::string>> names = files.List(folder);
+    if (absl::IsNotFound(names.status())) continue;  // nothing was saved yet
+    GDF_RETURN_IF_ERROR(names.status());
+    for (const std::string& name : *names) {
+      if (name == kLayoutFile || train::IsExportFileName(name)) continue;
+      GDF_RETURN_IF_ERROR(files.Remove(absl::StrCat(folder, "/", name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder) {
   const std::string from = ExportFolder(folder);
   Artifacts artifacts;

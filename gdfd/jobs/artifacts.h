@@ -30,6 +30,9 @@ absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
 // The newest that is whole. kNotFound when nothing is committed there; kDataLoss when all is
 // damaged.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
+// Removes what interrupted saves left in the export folders of all jobs in `jobs_folder`. Before any
+// job writes there; it blocks like the others.
+absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_folder);
 // Of a job that has ended: what LoadArtifacts reads stays, the rest of its checkpoints goes.
 absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder);
 

@@ -101,6 +101,11 @@ absl::Status JobHost::Hold(const state::Job& job) {
 }
 
 Task<void> JobHost::Run() {
+  auto tidy = [files = &world_.files, folder = world_.folder] {
+    return RemoveUnfinishedSaves(*files, folder);
+  };
+  const absl::Status tidied = co_await RunOn(world_.pool, world_.executor, std::move(tidy));
+  if (!tidied.ok()) Log(LogLevel::kWarning, "unfinished_saves", {{"why", tidied}});
   while (true) {
     co_await wake_.Pop();
     while (!wake_.empty()) co_await wake_.Pop();

@@ -49,6 +49,21 @@ TEST_CASE("A result that was saved is found again") {
              "/jobs/j1/num_params"));
 }
 
+TEST_CASE("What a cut short save left is removed, and nothing else") {
+  MemoryFileSystem files;
+  CHECK(RemoveUnfinishedSaves(files, "/jobs").ok());
+  REQUIRE(SaveExportPlan(files, "/jobs/j1", Plan(3), 3).ok());
+  REQUIRE(SaveExportPlan(files, "/jobs/j22", Plan(3), 3).ok());
+  REQUIRE(files.WriteAtomic("/jobs/j3/inputs/data.txt", "data").ok());
+  const uint64_t whole = files.used_bytes();
+  REQUIRE(files.WriteAtomic("/jobs/j1/export/config.json.tmp-12-0", "{").ok());
+  REQUIRE(files.WriteAtomic("/jobs/j22/export/gdf-layout.json.tmp-4711-3", "{").ok());
+  REQUIRE(RemoveUnfinishedSaves(files, "/jobs").ok());
+  CHECK_FALSE(files.Exists("/jobs/j1/export/config.json.tmp-12-0"));
+  CHECK_FALSE(files.Exists("/jobs/j22/export/gdf-layout.json.tmp-4711-3"));
+  CHECK(files.used_bytes() == whole);
+}
+
 // Two nodes, of which `b` answers for results as the test says.
 struct Pair {
   SimExecutor executor;
