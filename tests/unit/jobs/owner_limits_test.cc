@@ -57,6 +57,18 @@ TEST_CASE("Jobs and samples together are no more than the owner allows") {
   REQUIRE(net.Finishes(next));
 }
 
+TEST_CASE("A sample waits for a job that has its verdict to clear up") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  net.Add({Role::kContributor});
+  const JobId done = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(net.Comes([&] { return n1.state->job(done)->phase == state::JobPhase::kFinished; }));
+  REQUIRE(n1.host->Find(done) != nullptr);
+  const absl::StatusOr<Sampler> sampler = net.Await(n1.host->OpenSampler(done));
+  INFO(sampler.status());
+  CHECK(sampler.ok());
+}
+
 TEST_CASE("A job waits for the end of a sample") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());
