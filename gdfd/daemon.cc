@@ -237,6 +237,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       config.limits.cpu_threads,
       [this] { return gpus->Wait(); },
       jobs::InputBudget(config.limits.disk_cache_bytes),
+      jobs::TaskSlots(config.limits.tasks),
       jobs::TaskSlots(config.limits.tasks)};
   jobs = std::make_unique<jobs::JobHost>(std::move(world), [this] {
     return std::make_unique<jobs::NetworkCoordinator>(*transport, *state, *membership, [this] { return scheduler.get(); });

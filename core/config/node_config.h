@@ -45,7 +45,7 @@ struct NodeLimits {
   uint64_t disk_cache_bytes = uint64_t{20} << 30;  // chunks of jobs; as much again for their inputs
   std::optional<uint64_t> memory_bytes;            // for tasks; absent: 80 % of the machine's
   int64_t cpu_threads = 0;                         // of each task at most; 0: all
-  int64_t tasks = 1;                               // jobs and samples that run at the same time
+  int64_t tasks = 1;                               // jobs that run at the same time, and samples beside them
   GpuUse gpus = GpuUse::kAuto;                     // whether they are looked for, and lent to tasks
 
   bool operator==(const NodeLimits&) const = default;

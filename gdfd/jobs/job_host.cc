@@ -1,7 +1,5 @@
 #include "gdfd/jobs/job_host.h"
 
-#include <utility>
-
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -161,7 +159,6 @@ Task<void> JobHost::End(const state::Job& summary) {
     }
     co_await it->second->Stop();
     jobs_.erase(it);
-    for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
     Log(LogLevel::kInfo, "job_ends",
         {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});
   }
@@ -291,35 +288,15 @@ Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
   co_return co_await SendArtifacts(world_.executor, stream, std::move(artifacts));
 }
 
-bool JobHost::HasEndingJob() const {
-  return absl::c_any_of(jobs_, [this](const auto& entry) {
-    const absl::StatusOr<state::Job> job = world_.state.job(entry.first);
-    return job.ok() && job->phase == state::JobPhase::kFinished;
-  });
-}
-
-Task<TaskSlots::Slot> JobHost::TakeSampleSlot() {
-  const absl::Duration end = world_.executor.clock().Monotonic() + kEndPatience;
-  while (true) {
-    TaskSlots::Slot slot = world_.task_slots.TryTake();
-    const absl::Duration left = end - world_.executor.clock().Monotonic();
-    if (slot != nullptr || !HasEndingJob() || left <= absl::ZeroDuration()) co_return slot;
-    OneShot<bool> ended(world_.executor);
-    ended.SetAfter(left, false);
-    end_waiters_.push_back(ended);
-    co_await ended.Wait();
-  }
-}
-
 Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts, co_await Open(id));
   Sampler sampler;
-  sampler.slot = co_await TakeSampleSlot();
+  sampler.slot = world_.sample_slots.TryTake();
   if (sampler.slot == nullptr) {
     co_return absl::ResourceExhaustedError(absl::StrCat(
         "this node runs as many tasks as its owner allows (limits.tasks: ",
-        world_.task_slots.limit(), "); try again when one has ended, or on another node"));
+        world_.sample_slots.limit(), "); try again when one has ended, or on another node"));
   }
   WorkerRequest request;  // on the CPU: the GPU is the training's
   request.what = absl::StrCat(ToString(id), "-sample");

@@ -56,10 +56,6 @@ class JobHost {
   Task<void> ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream);
   Task<absl::Status> Answer(NodeId peer, net::Stream& stream);
   bool IsMine(const state::Job& job) const;
-  // One of this node's jobs has its verdict and is still clearing up.
-  bool HasEndingJob() const;
-  // Null when other work than that of ending jobs has them all.
-  Task<TaskSlots::Slot> TakeSampleSlot();
   Task<void> Load(JobId job);
   // Who asks while it is being loaded, or while somebody has it, gets the same.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FromDisk(state::Job job);
@@ -72,7 +68,6 @@ class JobHost {
   state::State::WatcherId state_watcher_;
   std::map<JobId, std::unique_ptr<JobTask>> jobs_;
   std::set<JobId> cleaned_;  // ended jobs whose leftovers are gone
-  std::vector<OneShot<bool>> end_waiters_;  // set when a job has left this node
   // Results of this node's disk: who waits for one, and those that somebody has.
   std::map<JobId, std::vector<OneShot<absl::StatusOr<std::shared_ptr<const Artifacts>>>>> loading_;
   std::map<JobId, std::weak_ptr<const Artifacts>> loaded_;

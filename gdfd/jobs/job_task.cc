@@ -120,12 +120,12 @@ Task<void> JobTask::Run() {
 }
 
 Task<TaskSlots::Slot> JobTask::TakeSlot() {
-  TaskSlots::Slot slot = world_.task_slots.TryTake();
+  TaskSlots::Slot slot = world_.job_slots.TryTake();
   if (slot != nullptr) co_return slot;
   activity_ = absl::StrCat("waiting for other tasks of this node: limits.tasks is ",
-                           world_.task_slots.limit());
+                           world_.job_slots.limit());
   co_await ReportEvent(wire::Severity::kInfo, activity_);
-  co_return co_await world_.task_slots.Take(world_.executor);
+  co_return co_await world_.job_slots.Take(world_.executor);
 }
 
 Task<int64_t> JobTask::NumThreads() {

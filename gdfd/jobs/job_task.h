@@ -51,7 +51,8 @@ struct JobWorld {
   // The GPUs of this node that workers can use, once they are known. Null: there are none.
   std::function<Task<std::vector<train::GpuDevice>>()> gpus = {};
   InputBudget input_budget = InputBudget();
-  TaskSlots task_slots = TaskSlots();
+  TaskSlots job_slots = TaskSlots();
+  TaskSlots sample_slots = TaskSlots();  // of their own: the owner looks at a job also while it trains
 };
 
 // Folder of one job: inputs/, state/, export/.

@@ -1,4 +1,4 @@
-// How many workers, of jobs and of samples, run on this node at a time: limits.tasks of its owner.
+// How many workers run on this node at a time: limits.tasks of its owner, for jobs and for samples.
 #ifndef GDF_GDFD_JOBS_TASK_SLOTS_H_
 #define GDF_GDFD_JOBS_TASK_SLOTS_H_
 

@@ -76,6 +76,7 @@ class JobNetwork {
     uint64_t inputs_cap_bytes = uint64_t{1} << 20;  // takes effect with Start
     int64_t worker_threads = 0;          // the owner's limit; takes effect with Start
     int64_t tasks = 1;                   // likewise
+    TaskSlots job_slots;  // since its start
     std::vector<int64_t> threads;        // that workers were loaded with, in order
     sim::SimWorker::Fault fault;  // of its workers
     int workers = 0;              // started
@@ -153,6 +154,7 @@ class JobNetwork {
           return job.ok() && job->phase != state::JobPhase::kFinished &&
                  std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
         });
+    node.job_slots = TaskSlots(node.tasks);
     JobWorld world{executor_,
                    pool_,
                    node.files,
@@ -168,6 +170,7 @@ class JobNetwork {
                    node.worker_threads,
                    [&node] { return GpusOf(&node); },
                    InputBudget(node.inputs_cap_bytes),
+                   node.job_slots,
                    TaskSlots(node.tasks)};
     node.host = std::make_unique<JobHost>(std::move(world), [&node] {
       return std::make_unique<NetworkCoordinator>(*node.transport, *node.state, *node.membership,
