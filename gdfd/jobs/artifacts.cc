@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/checkpoint/checkpoint_store.h"
 #include "core/tensor/layout.h"
 #include "core/train/export_files.h"
@@ -45,7 +46,7 @@ absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
 Task<absl::Status> SendPiece(Executor& executor, net::Stream& stream, Buffer piece) {
   const Executor::TimerId timer = executor.PostAfter(kTimeout, [&stream] {
     stream.Cancel(absl::DeadlineExceededError(
-        absl::StrCat("no piece of the result was taken for ", absl::FormatDuration(kTimeout))));
+        absl::StrCat("no piece of the result was taken for ", HumanDuration(kTimeout))));
   });
   const auto done = absl::MakeCleanup([&executor, timer] { executor.Cancel(timer); });
   co_return co_await stream.Send(std::move(piece));

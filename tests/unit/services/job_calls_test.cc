@@ -85,6 +85,13 @@ std::unique_ptr<v1::Control::Stub> RawStub(ServiceNode& node) {
       grpc::CreateChannel("unix:" + node.socket(), grpc::InsecureChannelCredentials()));
 }
 
+// Founds a network and submits j1, which waits for more nodes than there are.
+void SubmitWaitingJob(control::Client& client) {
+  REQUIRE(client.CreateNetwork("my-net").ok());
+  const auto upload = client.Upload("data", {FileOf("data.txt", "text")}, nullptr);
+  REQUIRE(client.Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());
+}
+
 TEST_CASE("A job is uploaded, planned, submitted, watched to its end, exported and sampled") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
@@ -321,9 +328,7 @@ TEST_CASE("A job's events and rounds are told in the order of time, also when th
   LoopThread loop;
   ServiceNode n1(loop, 1);
   const auto client = n1.Client();
-  REQUIRE(client->CreateNetwork("my-net").ok());
-  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
-  REQUIRE(client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());  // waits for nodes
+  SubmitWaitingJob(*client);
   const JobId id{1};
   const NodeId self = n1.member().id();
   loop.On([&] {
@@ -370,9 +375,7 @@ TEST_CASE("A watcher that goes away does not keep the daemon") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
   const auto client = n1.Client();
-  REQUIRE(client->CreateNetwork("my-net").ok());
-  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
-  REQUIRE(client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());
+  SubmitWaitingJob(*client);
   const auto watch = client->WatchJob({.job = "j1", .follow = true});
   REQUIRE(watch->Next());
   const absl::Duration begin = loop.Now();
@@ -387,9 +390,7 @@ TEST_CASE("Followers are bounded, so that they leave room for other calls") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
   const auto client = n1.Client();
-  REQUIRE(client->CreateNetwork("my-net").ok());
-  const auto upload = client->Upload("data", {FileOf("data.txt", "text")}, nullptr);
-  REQUIRE(client->Submit(Submission(JobYaml(5), {{"data", upload->manifest}})).ok());
+  SubmitWaitingJob(*client);
   const auto stub = RawStub(n1);
   v1::WatchJobRequest request;
   request.set_job("j1");

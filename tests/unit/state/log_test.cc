@@ -38,13 +38,18 @@ void Replay(State& from, State& to) {
   }
 }
 
-TEST_CASE("a repeated request gets the first result and no second entry") {
-  World w;
-  w.Found();
+wire::Command OneSubmission() {
   wire::Command command;
   command.request[0] = 7;
   command.actor = IdOf("c");
   command.body = World::Submission("t");
+  return command;
+}
+
+TEST_CASE("a repeated request gets the first result and no second entry") {
+  World w;
+  w.Found();
+  wire::Command command = OneSubmission();
   const auto first = *w.log.Propose(command);
   const uint64_t entries = w.state->last_applied();
   CHECK(*w.log.Propose(command) == first);
@@ -61,10 +66,7 @@ TEST_CASE("a repeated request gets the first result and no second entry") {
 TEST_CASE("a refused command is no entry, leaves no row and takes no remembered request's place") {
   World w;
   w.Found();
-  wire::Command command;
-  command.request[0] = 7;
-  command.actor = IdOf("c");
-  command.body = World::Submission("t");
+  wire::Command command = OneSubmission();
   const auto first = *w.log.Propose(command);
   const uint64_t entries = w.state->last_applied();
   const Digest before = *w.state->StateDigest();
