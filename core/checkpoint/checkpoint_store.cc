@@ -189,12 +189,11 @@ absl::StatusOr<Loaded> CheckpointStore::Load() {
   return loaded;
 }
 
-absl::StatusOr<OuterStatePtr> CheckpointStore::LoadTheta(std::vector<std::string>* damage) {
+absl::StatusOr<Loaded> CheckpointStore::LoadTheta() {
   Loaded loaded;
   LoadCommitted(Parts::kTheta, &loaded);
   if (loaded.committed == nullptr && !loaded.damage.empty()) return absl::DataLossError(loaded.damage.front());
-  *damage = std::move(loaded.damage);
-  return std::move(loaded.committed);
+  return loaded;
 }
 
 std::optional<wire::EpochRecord> CheckpointStore::LoadEpoch(const char* name, Loaded* loaded) {

@@ -51,9 +51,9 @@ class CheckpointStore {
   // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
   // Fails only when the folder cannot be read.
   absl::StatusOr<Loaded> Load();
-  // θ of the newest committed state that is whole, with no momentum: for exports and samples. Null when there is none.
-  // `damage`: files that were passed over, and why, so that it may not be the newest.
-  absl::StatusOr<OuterStatePtr> LoadTheta(std::vector<std::string>* damage);
+  // The newest committed state that is whole, its θ alone, with no momentum: for exports and samples. Of Loaded, only
+  // `committed`, `commit` and `damage` are set. kDataLoss when all that is there is damaged.
+  absl::StatusOr<Loaded> LoadTheta();
 
   // Persists `shadow` and the receipt that this node is about to sign for it. kResourceExhausted: the disk is full;
   // what was there stays.

@@ -48,6 +48,8 @@ class JobMember {
 
   // θ and momentum of the last committed round: for exports, samples and status. Never null after Start.
   checkpoint::OuterStatePtr state() const;
+  // By which it was committed; none for θ_0.
+  const std::optional<wire::Commit>& commit() const;
   JobProgress progress() const;
 
   // "gdf.round/j3": the method that the lead calls.

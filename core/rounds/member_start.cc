@@ -40,6 +40,7 @@ Task<absl::Status> JobMember::Start() { return impl_->Start(); }
 void JobMember::SetEpoch(wire::EpochRecord record) { impl_->SetEpoch(std::move(record)); }
 Task<absl::Status> JobMember::WaitForEnd() { return impl_->WaitForEnd(); }
 checkpoint::OuterStatePtr JobMember::state() const { return impl_->state(); }
+const std::optional<wire::Commit>& JobMember::commit() const { return impl_->commit(); }
 JobProgress JobMember::progress() const { return impl_->progress(); }
 std::string JobMember::Method(JobId job) { return absl::StrCat("gdf.round/", ToString(job)); }
 std::string JobMember::StateMethod(JobId job) { return absl::StrCat("gdf.state/", ToString(job)); }

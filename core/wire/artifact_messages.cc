@@ -33,6 +33,7 @@ std::string Encode(const ArtifactHeader& message) {
   out.set_num_params(message.num_params);
   out.set_round(message.round.value);
   out.set_theta(std::string(AsString(message.theta.span())));
+  if (message.commit) out.set_commit(EncodeCommit(*message.commit));
   return out.SerializeAsString();
 }
 
@@ -76,6 +77,9 @@ absl::StatusOr<ArtifactHeader> DecodeArtifactHeader(std::string_view bytes) {
   out.num_params = in.num_params();
   out.round = RoundId{in.round()};
   GDF_ASSIGN_OR_RETURN(out.theta, Digest::FromBytes(in.theta()));
+  if (!in.commit().empty()) {
+    GDF_ASSIGN_OR_RETURN(out.commit, DecodeCommit(AsBytes(std::string_view(in.commit()))));
+  }
   return out;
 }
 

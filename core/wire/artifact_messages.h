@@ -3,6 +3,7 @@
 #define GDF_CORE_WIRE_ARTIFACT_MESSAGES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/hash.h"
 #include "core/base/ids.h"
+#include "core/wire/round_messages.h"
 
 namespace gdf::wire {
 
@@ -31,6 +33,7 @@ struct ArtifactHeader {
   uint64_t num_params = 0;
   RoundId round;
   Digest theta;
+  std::optional<Commit> commit = std::nullopt;  // of that state; none for θ_0
 };
 
 std::string Encode(const ArtifactCall& message);

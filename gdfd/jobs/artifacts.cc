@@ -140,9 +140,10 @@ absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& fo
     artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
   }
   GDF_ASSIGN_OR_RETURN(checkpoint::CheckpointStore store, OpenStore(files, folder));
-  std::vector<std::string> damage;
-  GDF_ASSIGN_OR_RETURN(artifacts.state, store.LoadTheta(&damage));
-  artifacts.passed_over = absl::StrJoin(damage, "; ");
+  GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, store.LoadTheta());
+  artifacts.state = std::move(loaded.committed);
+  artifacts.commit = std::move(loaded.commit);
+  artifacts.passed_over = absl::StrJoin(loaded.damage, "; ");
   if (artifacts.state == nullptr) return absl::NotFoundError("no round is committed yet");
   return artifacts;
 }
@@ -164,6 +165,7 @@ Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,
   header.num_params = artifacts->state->theta.size();
   header.round = artifacts->state->id.round;
   header.theta = artifacts->state->id.theta;
+  header.commit = artifacts->commit;
   Buffer first(wire::Encode(header));
   GDF_CO_RETURN_IF_ERROR(co_await SendPiece(executor, stream, std::move(first)));
   GDF_CO_RETURN_IF_ERROR(
@@ -210,6 +212,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Trans
   absl::Status verified = co_await RunOn(pool, transport.executor(), std::move(verify));
   GDF_CO_RETURN_IF_ERROR(verified);
   artifacts->state = std::move(state);
+  artifacts->commit = std::move(header.commit);
   co_return std::shared_ptr<const Artifacts>(std::move(artifacts));
 }
 

@@ -5,6 +5,7 @@
 #define GDF_GDFD_JOBS_ARTIFACTS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,12 +15,14 @@
 #include "core/checkpoint/outer_state.h"
 #include "core/net/transport.h"
 #include "core/train/worker_session.h"
+#include "core/wire/round_messages.h"
 
 namespace gdf::jobs {
 
 struct Artifacts {
   train::ExportPlan plan;
   checkpoint::OuterStatePtr state;  // its momentum may be empty
+  std::optional<wire::Commit> commit = std::nullopt;  // that came with it; none for θ_0
   std::string passed_over = {};     // damaged files of this disk, when it may not be the newest
 };
 

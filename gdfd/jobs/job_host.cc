@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/rounds/receipts.h"
 #include "core/wire/artifact_messages.h"
 
 namespace gdf::jobs {
@@ -18,33 +19,59 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr int kMaxServed = 4;
 constexpr int kMaxServedPerPeer = 2;
 
-// The digest of θ_round as the job's leads reported it; none when they did not.
-std::optional<Digest> ReportedTheta(state::State& state, const state::Job& job, RoundId round) {
-  if (round.value == job.rounds_done && !job.theta.zero()) return job.theta;
+// What the job's leads reported of θ_round; none when they did not.
+struct Reported {
+  Epoch epoch;
+  Digest theta;
+};
+std::optional<Reported> ReportOf(state::State& state, const state::Job& job, RoundId round) {
   if (round.value == 0) return std::nullopt;
   absl::StatusOr<std::vector<state::RoundRecord>> rounds =
       state.rounds(job.id, RoundId{round.value - 1}, 1);
-  if (!rounds.ok() || rounds->empty() || (*rounds)[0].round.next() != round) return std::nullopt;
-  return (*rounds)[0].theta;
+  const bool found = rounds.ok() && !rounds->empty() && (*rounds)[0].round.next() == round;
+  const bool last = round.value == job.rounds_done && !job.theta.zero();
+  if (!found && !last) return std::nullopt;
+  return Reported{found ? (*rounds)[0].epoch : job.epoch, last ? job.theta : (*rounds)[0].theta};
 }
 
-// Whether a result may be given for what `job`, which was read before it was asked for, says: not
-// an older one, and the one that was reported. What is committed on this node may not be reported
-// yet.
-absl::Status CheckNewest(state::State& state, const state::Job& job, const wire::StateId& got,
-                         bool own) {
+// Whether `commit` is the job's, and made `got`.
+absl::Status CheckCommit(state::State& state, JobId job, const wire::StateId& got,
+                         const wire::Commit& commit) {
+  const wire::StateId& made = commit.receipt.result;
+  if (made.round != got.round || made.theta != got.theta) {
+    return absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
+                                            " rounds are not those that were committed"));
+  }
+  const absl::StatusOr<std::vector<NodeId>> members =
+      state.epoch_members(job, commit.receipt.tag.epoch);
+  if (!members.ok()) return absl::UnavailableError(members.status().message());
+  return rounds::VerifyCommit(commit, job, *members);
+}
+
+// Whether a result may be given for what `job`, which was read before it was asked for, says: the
+// one that was reported, or a later one, not an older one. Reports lag behind what members commit,
+// and none comes after a job's end: for a later one the signatures of its commit speak.
+absl::Status CheckNewest(state::State& state, const state::Job& job, const Artifacts& artifacts) {
+  const wire::StateId& got = artifacts.state->id;
+  GDF_ASSIGN_OR_RETURN(const state::Job now, state.job(job.id));
+  const RoundId last{now.rounds_done};
+  const std::optional<Reported> newest = ReportOf(state, now, last);
+  if (artifacts.commit &&
+      rounds::Rank(artifacts.commit) > std::pair(newest ? newest->epoch : Epoch{}, last)) {
+    return CheckCommit(state, job.id, got, *artifacts.commit);
+  }
   if (got.round.value < job.rounds_done) {
     return absl::UnavailableError(absl::StrCat("has the parameters after ", got.round.value,
                                                " rounds, not those after ", job.rounds_done));
   }
-  GDF_ASSIGN_OR_RETURN(state::Job now, state.job(job.id));
-  const std::optional<Digest> reported = ReportedTheta(state, now, got.round);
-  if (!reported && own) return absl::OkStatus();
+  if (got.round.value == 0) return absl::OkStatus();  // θ_0, and no round is known
+  const std::optional<Reported> reported = ReportOf(state, now, got.round);
   if (!reported) {
-    return absl::UnavailableError(absl::StrCat("gives parameters after ", got.round.value,
-                                               " rounds, which are not reported"));
+    return absl::UnavailableError(
+        absl::StrCat("gives parameters after ", got.round.value,
+                     " rounds, which are neither reported nor of a later commit"));
   }
-  if (*reported == got.theta) return absl::OkStatus();
+  if (reported->theta == got.theta) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
                                           " rounds are not those that were reported"));
 }
@@ -219,7 +246,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(state:
   if (found == nullptr) {
     GDF_CO_ASSIGN_OR_RETURN(found, co_await FromDisk(job));
   }
-  absl::Status usable = CheckNewest(world_.state, job, found->state->id, /*own=*/true);
+  absl::Status usable = CheckNewest(world_.state, job, *found);
   if (usable.ok()) co_return found;
   if (!found->passed_over.empty())
     usable = absl::DataLossError(absl::StrCat(usable.message(), ": ", found->passed_over));
@@ -233,7 +260,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state
     absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
         co_await FetchArtifacts(world_.transport, world_.pool, member, job.id);
     absl::Status usable = fetched.status();
-    if (fetched.ok()) usable = CheckNewest(world_.state, job, (*fetched)->state->id, /*own=*/false);
+    if (fetched.ok()) usable = CheckNewest(world_.state, job, **fetched);
     if (usable.ok()) co_return fetched;
     last = net::NamingPeer(usable, member);
     Log(LogLevel::kWarning, "no_artifacts", {{"job", ToString(job.id)}, {"why", last}});

@@ -40,8 +40,8 @@ class JobHost {
 
   // Null when the job is not on this node.
   const JobTask* Find(JobId job) const;
-  // The parameters that the job's record names, or newer ones that are committed here: this node's
-  // own, else a member's. Never older ones. kNotFound when no round is committed yet; kUnavailable,
+  // The parameters that the job's record names, or later ones with the signatures that commit them:
+  // this node's own, else a member's. Never older ones. kNotFound when no round is committed yet; kUnavailable,
   // saying what each node has instead, when no node that has them is online; kDataLoss when those
   // that are give others than were reported, or have them damaged.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);

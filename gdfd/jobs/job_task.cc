@@ -79,7 +79,7 @@ rounds::JobProgress JobTask::progress() const {
 
 std::shared_ptr<const Artifacts> JobTask::artifacts() const {
   if (!plan_ || !member_ || member_->state() == nullptr) return last_;
-  return std::make_shared<Artifacts>(Artifacts{*plan_, member_->state()});
+  return std::make_shared<Artifacts>(Artifacts{*plan_, member_->state(), member_->commit()});
 }
 
 Task<void> JobTask::ReportEvent(wire::Severity severity, std::string text) {

@@ -139,22 +139,24 @@ TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
 }
 
 TEST_CASE_METHOD(Fixture, "theta alone is that of the newest state that is whole") {
-  std::vector<std::string> damage;
-  CHECK(*store.LoadTheta(&damage) == nullptr);
+  CHECK(store.LoadTheta()->committed == nullptr);
   CommitRounds(0, 3);
-  OuterStatePtr state = *store.LoadTheta(&damage);
+  const Loaded theta = *store.LoadTheta();
+  const OuterStatePtr& state = theta.committed;
   REQUIRE(state);
   const OuterStateDraft newest = MakeState(3);
   CHECK(state->id == newest->id);
   CHECK(state->theta.span() == absl::Span<const float>(newest->theta.span()));
   CHECK(state->momentum.size() == 0);
-  CHECK(damage.empty());
+  REQUIRE(theta.commit);
+  CHECK(theta.commit->receipt.result == state->id);
+  CHECK(theta.damage.empty());
   Corrupt(StateFile(3), 1000);
-  state = *store.LoadTheta(&damage);
-  CHECK(state->id == MakeState(2)->id);
-  CHECK(damage.size() == 1);
+  const Loaded older = *store.LoadTheta();
+  CHECK(older.committed->id == MakeState(2)->id);
+  CHECK(older.damage.size() == 1);
   Corrupt(StateFile(2), 1000);
-  CHECK(absl::IsDataLoss(store.LoadTheta(&damage).status()));
+  CHECK(absl::IsDataLoss(store.LoadTheta().status()));
 }
 
 TEST_CASE_METHOD(Fixture, "a record in pieces is one in a piece; without its end it is none") {
@@ -227,7 +229,7 @@ TEST_CASE_METHOD(Fixture, "of a job that has ended only theta of the newest stat
     Corrupt(StateFile(2), 500);
     CHECK(absl::IsDataLoss(store.KeepThetaOnly()));
     CHECK_FALSE(disk.Exists(absl::StrFormat("%s/worker-%016d", kFolder, 2)));
-    const OuterStatePtr older = *store.LoadTheta(&damage);
+    const OuterStatePtr older = store.LoadTheta()->committed;
     REQUIRE(older != nullptr);
     CHECK(older->id == MakeState(1)->id);
     return;
@@ -236,11 +238,11 @@ TEST_CASE_METHOD(Fixture, "of a job that has ended only theta of the newest stat
     REQUIRE(store.KeepThetaOnly().ok());
     CHECK(*disk.List(kFolder) == std::vector<std::string>{"committed-0000000000000002", "state-0000000000000002"});
     CHECK(disk.Stat(StateFile(2))->size == 144 + 4 * kParams);
-    const OuterStatePtr theta = *store.LoadTheta(&damage);
-    REQUIRE(theta != nullptr);
-    CHECK(damage.empty());
-    CHECK(theta->id == MakeState(2)->id);
-    CHECK(VerifyTheta(*theta).ok());
+    const Loaded theta = *store.LoadTheta();
+    REQUIRE(theta.committed != nullptr);
+    CHECK(theta.damage.empty());
+    CHECK(theta.committed->id == MakeState(2)->id);
+    CHECK(VerifyTheta(*theta.committed).ok());
   }
 }
 

@@ -181,13 +181,27 @@ TEST_CASE("The newest parameters are given, or none: never those of a round befo
 
   // Nor does a member get an older round accepted by serving it, or a newer one that nobody knows.
   auto old = std::make_shared<Artifacts>(*LoadArtifacts(n2.files, "/jobs/j1"));
+  REQUIRE(old->commit);
+  auto made_up = std::make_shared<checkpoint::OuterState>(
+      checkpoint::OuterState{older->id, *tensor::FlatBuffer::Zeros(100), {}});
+  made_up->id.round = RoundId{4};
+  checkpoint::Identify(*made_up);
+  StatusCode code = StatusCode::kUnavailable;
   SECTION("older") {}
   SECTION("made up") {
-    auto state = std::make_shared<checkpoint::OuterState>(
-        checkpoint::OuterState{older->id, *tensor::FlatBuffer::Zeros(100), {}});
-    state->id.round = RoundId{4};
-    checkpoint::Identify(*state);
-    old->state = state;
+    old->state = made_up;
+    SECTION("without a commit") { old->commit.reset(); }
+    SECTION("with that of an earlier round") {}
+    SECTION("with a commit of something else") {
+      old->commit->receipt.tag.round = RoundId{3};
+      old->commit->receipt.result.round = RoundId{4};
+      code = StatusCode::kDataLoss;
+    }
+    SECTION("with a commit that nobody signed") {
+      old->commit->receipt.tag.round = RoundId{3};
+      old->commit->receipt.result = made_up->id;
+      code = StatusCode::kPermissionDenied;
+    }
   }
   for (auto* node : {&n1, &n2}) node->host.reset();
   const auto serve = [&](JobNetwork::Node& node) {
@@ -198,7 +212,32 @@ TEST_CASE("The newest parameters are given, or none: never those of a round befo
                                         {});
   };
   const net::Registration first = serve(n1), second = serve(n2);
-  CHECK(Says(net.Await(owner.host->Open(id)).status(), StatusCode::kUnavailable, "rounds"));
+  CHECK(Says(net.Await(owner.host->Open(id)).status(), code, code == StatusCode::kPermissionDenied ? "receipt" : "rounds"));
+}
+
+TEST_CASE("What a cancelled job has committed but not reported is given all the same") {
+  JobNetwork net;
+  auto& n1 = net.Add({Role::kAdmin, Role::kSubmitter});
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(n1, JobYaml("  count: 2\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+  for (auto* node : {&n2, &n3}) net.network().Cut(n1.id(), node->id());
+  for (auto* node : {&n2, &n3}) {
+    REQUIRE(net.Comes(
+        [&] { return node->files.Exists("/jobs/j1/state/committed-0000000000000003"); }));
+  }
+  REQUIRE(net.Do(n1, wire::CancelJob{id, ""}).ok());
+  REQUIRE(net.Job(id).rounds_done == 1);
+  for (auto* node : {&n2, &n3}) net.network().Heal(n1.id(), node->id());
+  for (auto* node : {&n2, &n3}) REQUIRE(net.Comes([&] { return n1.membership->IsOnline(node->id()); }));
+  for (auto* node : {&n1, &n2, &n3}) {
+    const Opened opened = net.Await(node->host->Open(id));
+    INFO(node->number << ": " << opened.status());
+    REQUIRE(opened.ok());
+    CHECK((*opened)->state->id.round == RoundId{3});
+  }
+  CHECK(net.Job(id).verdict == wire::Verdict::kCancelled);
 }
 
 Task<std::unique_ptr<net::Stream>> Ask(net::Transport& transport, NodeId node, JobId job) {

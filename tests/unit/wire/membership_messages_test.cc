@@ -119,6 +119,16 @@ TEST_CASE("artifact messages survive encoding, with all fields") {
   CHECK(decoded.num_params == 124'439'808);
   CHECK(decoded.round == RoundId{40});
   CHECK(decoded.theta == HashBytes("theta"));
+  CHECK_FALSE(decoded.commit);
+
+  ArtifactHeader committed = header;
+  Receipt receipt;
+  receipt.tag = {JobId{9}, Epoch{2}, RoundId{39}, 1};
+  receipt.voters = {Node("a")};
+  receipt.contributions = {{Node("a"), 64}};
+  receipt.result = {RoundId{40}, HashBytes("theta"), {}, {0, 12}};
+  committed.commit = Commit{receipt, {NodeSignature{{1}, {2}}}};
+  CHECK(DecodeArtifactHeader(Encode(committed))->commit == committed.commit);
 }
 
 TEST_CASE("artifact headers that name other places or claim too much are refused") {
@@ -145,6 +155,10 @@ TEST_CASE("artifact headers that name other places or claim too much are refused
   Refused(DecodeArtifactHeader(Encode(ArtifactHeader{{}, kMaxArtifactParams + 1, RoundId{1}, {}})),
           "parameters");
   Refused(DecodeArtifactHeader(""), "32");  // no digest
+  v1::ArtifactHeader strange;
+  strange.set_theta(std::string(32, 't'));
+  strange.set_commit("\xff");
+  Refused(DecodeArtifactHeader(strange.SerializeAsString()), "commit");
   Refused(DecodeArtifactHeader("\xff\xff"), "malformed");
   Refused(DecodeArtifactCall("\xff\xff"), "malformed");
 }
