@@ -65,7 +65,7 @@ struct Job {
   std::string reason;                  // of the verdict
   Epoch epoch;                         // 0 while pending
   std::string epoch_reason;
-  std::vector<NodeId> members;         // of the epoch; empty while pending
+  std::vector<NodeId> members;         // of the epoch, under their ids now; empty while pending
   NodeId lead;
   uint64_t rounds_done = 0;            // rounds 0 .. rounds_done - 1 are committed
   Digest theta;                        // after them; zero before the first

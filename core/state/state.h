@@ -73,7 +73,8 @@ class State {
   absl::StatusOr<std::vector<InviteRecord>> invites();  // in order of creation
   absl::StatusOr<std::vector<Job>> jobs();              // newest first; without spec text
   absl::StatusOr<Job> job(JobId id);                    // kNotFound; whole
-  // Who the coordinators opened `epoch` of `job` with, in the record's order. kNotFound: no such epoch is recorded.
+  // Who the coordinators opened `epoch` of `job` with, in the record's order: under the ids of that time, with whose
+  // keys they signed its commits. kNotFound: no such epoch is recorded.
   absl::StatusOr<std::vector<NodeId>> epoch_members(JobId job, Epoch epoch);
   // Events with id > `after`, oldest first, at most `limit`.
   absl::StatusOr<std::vector<Event>> events(uint64_t after, const EventFilter& filter = {}, size_t limit = 1000);

@@ -9,7 +9,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -18,6 +18,7 @@ CREATE TABLE coordinators(node BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE members(
   seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, public_key BLOB NOT NULL, roles INTEGER NOT NULL,
   status INTEGER NOT NULL, reason TEXT NOT NULL, joined INTEGER NOT NULL, name TEXT NOT NULL, profile BLOB NOT NULL);
+-- new_id: the node's id now, however many rotations ago the old one was
 CREATE TABLE rotated(old_id BLOB PRIMARY KEY, new_id BLOB NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE invites(
   seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, secret_hash BLOB NOT NULL, roles INTEGER NOT NULL,
@@ -30,6 +31,7 @@ CREATE TABLE jobs(
   theta BLOB NOT NULL, metrics BLOB NOT NULL, message TEXT NOT NULL, submitted INTEGER NOT NULL,
   started INTEGER NOT NULL, finished INTEGER NOT NULL, inputs BLOB NOT NULL, spec TEXT NOT NULL,
   UNIQUE(owner, token));
+-- under the ids of that time, with whose keys they signed
 CREATE TABLE job_members(
   job INTEGER NOT NULL, epoch INTEGER NOT NULL, position INTEGER NOT NULL, node BLOB NOT NULL,
   PRIMARY KEY(job, epoch, position)) WITHOUT ROWID;
@@ -56,6 +58,21 @@ INSERT INTO job_members SELECT m.job, j.epoch, m.position, m.node FROM newest_me
 DROP TABLE newest_members;
 )";
 
+// Version 2 left nodes of jobs and events under ids that they have no more.
+constexpr std::string_view kFromVersion2 = R"(
+WITH RECURSIVE chain(old_id, id) AS (
+  SELECT old_id, new_id FROM rotated UNION SELECT c.old_id, r.new_id FROM chain c JOIN rotated r ON r.old_id = c.id)
+UPDATE rotated SET new_id = (
+  SELECT id FROM chain c WHERE c.old_id = rotated.old_id AND c.id IN (SELECT id FROM members));
+UPDATE jobs SET lead = (SELECT new_id FROM rotated WHERE old_id = lead) WHERE lead IN (SELECT old_id FROM rotated);
+UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE node IN (SELECT old_id FROM rotated);
+)";
+
+constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2};
+
+// The id that a node of `job_members m` has now.
+constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
+
 constexpr std::string_view kJobColumns =
     "SELECT id, name, owner, token, planned, phase, verdict, reason, epoch, epoch_reason, lead, rounds_done, theta, "
     "metrics, message, submitted, started, finished";
@@ -63,6 +80,25 @@ constexpr std::string_view kJobColumns =
 absl::StatusOr<NodeId> NodeColumn(const store::Rows& rows, int column) {
   GDF_ASSIGN_OR_RETURN(const Digest digest, DigestColumn(rows, column));
   return NodeId(digest);
+}
+
+// All rows, each of one node.
+absl::StatusOr<std::vector<NodeId>> ReadNodes(store::Rows& rows) {
+  std::vector<NodeId> nodes;
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 0));
+    nodes.push_back(node);
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return nodes;
+}
+
+// Whatever id of a node it is.
+absl::StatusOr<NodeId> CurrentId(store::Database& db, const NodeId& id) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT new_id FROM rotated WHERE old_id = ?", ToBlob(id)));
+  if (rows.Next()) return NodeColumn(rows, 0);
+  GDF_RETURN_IF_ERROR(rows.status());
+  return id;
 }
 
 absl::StatusOr<Job> JobRow(const store::Rows& rows) {
@@ -104,7 +140,11 @@ absl::Status PrepareTables(store::Database& db) {
                      ". Install the release that wrote it, or a newer one"));
   }
   GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(db));
-  GDF_RETURN_IF_ERROR(db.Execute(version == 0 ? kTables : kFromVersion1));
+  if (version == 0) {
+    GDF_RETURN_IF_ERROR(db.Execute(kTables));
+  } else {
+    for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
+  }
   GDF_RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA user_version=", kVersion)));
   return transaction.Commit();
 }
@@ -157,8 +197,10 @@ absl::StatusOr<Member> ReadMember(store::Database& db, const NodeId& id) {
 absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db) {
   std::map<JobId, std::vector<NodeId>> members;
   {
-    GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT m.job, m.node FROM jobs j JOIN job_members m ON "
-                                                    "m.job = j.id AND m.epoch = j.epoch ORDER BY m.job, m.position"));
+    GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                         db.Query(absl::StrCat("SELECT m.job, ", ToAbsl(kMemberNow),
+                                               " FROM jobs j JOIN job_members m ON m.job = j.id AND m.epoch = j.epoch "
+                                               "ORDER BY m.job, m.position")));
     while (rows.Next()) {
       GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 1));
       members[JobId{rows.Unsigned(0)}].push_back(node);
@@ -186,7 +228,14 @@ absl::StatusOr<Job> ReadJob(store::Database& db, JobId id) {
   GDF_ASSIGN_OR_RETURN(Job job, JobRow(rows));
   GDF_ASSIGN_OR_RETURN(job.inputs, wire::DecodeJobInputs(rows.Bytes(18)));
   job.spec_yaml = rows.Text(19);
-  GDF_ASSIGN_OR_RETURN(job.members, ReadEpochMembers(db, id, job.epoch));
+  for (wire::JobInput& input : job.inputs) {
+    GDF_ASSIGN_OR_RETURN(input.holder, CurrentId(db, input.holder));
+  }
+  GDF_ASSIGN_OR_RETURN(store::Rows members,
+                       db.Query(absl::StrCat("SELECT ", ToAbsl(kMemberNow),
+                                             " FROM job_members m WHERE m.job = ? AND m.epoch = ? ORDER BY m.position"),
+                                id.value, job.epoch.value));
+  GDF_ASSIGN_OR_RETURN(job.members, ReadNodes(members));
   return job;
 }
 
@@ -194,13 +243,7 @@ absl::StatusOr<std::vector<NodeId>> ReadEpochMembers(store::Database& db, JobId 
   GDF_ASSIGN_OR_RETURN(store::Rows rows,
                        db.Query("SELECT node FROM job_members WHERE job = ? AND epoch = ? ORDER BY position",
                                 job.value, epoch.value));
-  std::vector<NodeId> members;
-  while (rows.Next()) {
-    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 0));
-    members.push_back(node);
-  }
-  GDF_RETURN_IF_ERROR(rows.status());
-  return members;
+  return ReadNodes(rows);
 }
 
 absl::Status CheckMember(store::Database& db, const NodeId& id, trust::Operation operation) {

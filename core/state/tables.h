@@ -36,7 +36,7 @@ absl::StatusOr<Member> ReadMember(store::Database& db, const NodeId& id);  // kN
 
 absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db);     // newest first, without spec and inputs
 absl::StatusOr<Job> ReadJob(store::Database& db, JobId id);         // kNotFound
-// Empty when no such epoch is recorded.
+// Under the ids that they had then. Empty when no such epoch is recorded.
 absl::StatusOr<std::vector<NodeId>> ReadEpochMembers(store::Database& db, JobId job, Epoch epoch);
 
 // As State::CheckMember.

@@ -218,13 +218,15 @@ std::unique_ptr<Process> Node::Watch(std::vector<std::string> arguments) const {
 }
 
 Json Node::AwaitStatus(const std::function<bool(const Json&)>& wanted) const {
-  const std::unique_ptr<Process> watch = Watch({"status", "-w"});
   const absl::Duration until = MonotonicNow() + kDeadline;
   std::string last;
-  while (std::optional<std::string> line = watch->ReadLine(until - MonotonicNow())) {
-    Json status = Json::parse(*line);
-    if (wanted(status)) return status;
-    last = *std::move(line);
+  while (MonotonicNow() < until) {  // a watch ends with a daemon that begins anew
+    const std::unique_ptr<Process> watch = Watch({"status", "-w"});
+    while (std::optional<std::string> line = watch->ReadLine(until - MonotonicNow())) {
+      Json status = Json::parse(*line);
+      if (wanted(status)) return status;
+      last = *std::move(line);
+    }
   }
   FAIL(name() << " does not come to the wanted status; the last was " << last);
   return {};

@@ -66,7 +66,7 @@ class Node {
   Json Ask(std::vector<std::string> arguments) const;
   // A gdfctl --json that goes on, such as `status -w`.
   std::unique_ptr<Process> Watch(std::vector<std::string> arguments) const;
-  // Reads `status -w` until `wanted`.
+  // Reads `status -w` until `wanted`, also across a start of the daemon.
   Json AwaitStatus(const std::function<bool(const Json&)>& wanted) const;
 
   // The gdf-worker processes that it has started.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/integration/cluster/cluster.h"
 
 namespace gdf::cluster {
@@ -50,6 +51,32 @@ TEST_CASE("a node that took no part exports and samples what a cancelled job had
     if (i > 0) continue;
     CHECK(asked.Ask({"generate", job, "--prompt", "the ", "--max-tokens", "4"})["tokens"] == 4);
   }
+}
+
+TEST_CASE("a finished job's result is still given by nodes that have replaced their keys since") {
+  Cluster cluster(3);
+  Node& asked = cluster.node(0);
+  const std::string job = cluster.Submit(
+      asked, {.rounds = 2, .nodes_min = 2, .nodes_max = 2, .set = {"nodes.where=[node1, node2]"}});
+  REQUIRE(JobLog(asked, job).AwaitEnd()["phase"] == "succeeded");
+  asked.Restart(SIGTERM);  // from now on at a port that stays
+  for (const int rotates : {1, 2, 1, 0}) {
+    const Json before = cluster.node(rotates).Ask({"status"});
+    const std::string id = cluster.node(rotates).Ask({"key", "rotate"})["node_id"];
+    CHECK(id != before["node_id"]);
+    cluster.node(rotates).AwaitStatus([&](const Json& status) {
+      return status["node_id"] == id && status["coordinator_connected"] == true;
+    });
+  }
+  asked.AwaitStatus([](const Json& status) { return status["members_online"] == 3; });
+  CHECK(asked.Ask({"job", "show", job})["job"]["member_names"] == Json({"node1", "node2"}));
+  for (int i = 0; i < 3; ++i) {
+    const std::string folder = absl::StrCat(cluster.folder(), "/export-", i);
+    const CtlResult exported = cluster.node(i).Ctl({"job", "export", job, folder});
+    INFO(i << ": " << exported.err);
+    CHECK(exported.code == 0);
+  }
+  CHECK(asked.Ask({"generate", job, "--prompt", "the ", "--max-tokens", "4"})["tokens"] == 4);
 }
 
 TEST_CASE("a banned member is out of its job at once, and the job goes on") {

@@ -162,7 +162,7 @@ TEST_CASE("a state written by a newer version is left alone") {
   Folder folder;
   {
     auto db = *store::Database::Open(folder.db());
-    REQUIRE(db->Execute("PRAGMA user_version=3").ok());
+    REQUIRE(db->Execute("PRAGMA user_version=4").ok());
   }
   CHECK(absl::IsFailedPrecondition(State::Open(folder.db()).status()));
 }
@@ -189,6 +189,41 @@ TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
   CHECK(w.state->job({1})->members == std::vector<NodeId>{IdOf("c"), IdOf("a")});
   REQUIRE(w.Do("c", World::EpochOf(1, 3, {"a"})).ok());
   CHECK(w.state->epoch_members({1}, {2})->size() == 2);
+}
+
+TEST_CASE("a state of version 2 names nodes by the ids that they have now") {
+  Folder folder;
+  {
+    World w(*State::Open(folder.db()));
+    w.Found();
+    w.Admit("a", {Role::kContributor});
+    REQUIRE(w.Do("c", World::Submission("t")).ok());
+    REQUIRE(w.Do("c", World::EpochOf(1, 1, {"a", "c"})).ok());
+    REQUIRE(w.Do("c", World::Finish(1, 1, wire::Verdict::kFailed)).ok());
+    const NetworkId network = w.state->network()->id;
+    const std::string keys[] = {"a", "a2", "a3"};
+    for (int i = 0; i < 2; ++i) {
+      const std::string record = trust::KeyRotation::Make(network, KeyOf(keys[i]), KeyOf(keys[i + 1]), w.now_ms());
+      REQUIRE(w.Do(keys[i], wire::RotateKey{record}).ok());
+    }
+  }
+  {
+    auto db = *store::Database::Open(folder.db());
+    const auto hex = [](std::string_view name) { return absl::StrCat("x'", IdOf(name).digest().ToHex(), "'"); };
+    REQUIRE(db->Execute(absl::StrCat("UPDATE rotated SET new_id = ", hex("a2"), " WHERE old_id = ", hex("a"),
+                                     "; UPDATE jobs SET lead = ", hex("a"), "; UPDATE events SET node = ", hex("a"),
+                                     " WHERE node = ", hex("a3"), "; PRAGMA user_version=2"))
+                .ok());
+  }
+  World w(*State::Open(folder.db()));
+  CHECK(w.state->job({1})->lead == IdOf("a3"));
+  CHECK(w.state->job({1})->members == std::vector<NodeId>{IdOf("a3"), IdOf("c")});
+  EventFilter of_node;
+  of_node.node = IdOf("a");
+  CHECK(w.state->events(0, of_node)->empty());
+  of_node.node = IdOf("a3");
+  CHECK(w.state->events(0, of_node)->size() > 2);
+  CHECK_FALSE(w.state->CheckMember(IdOf("a2"), trust::Operation::kTrain).ok());
 }
 
 // The file of a network with a few jobs, closed.

@@ -202,6 +202,7 @@ TEST_CASE("a key is replaced everywhere, once, by its owner") {
   REQUIRE(w.Do("c", World::EpochOf(job.value, 1, {"a"})).ok());
   w.Refused("a", rotation("a", "a2", network), StatusCode::kFailedPrecondition, "is taking part in 1 job");
   REQUIRE(w.Do("a", World::Finish(job.value, 1, wire::Verdict::kSucceeded)).ok());
+  const JobId waiting = w.Propose("c", World::Submission("u"))->job;  // its input is held by c
   REQUIRE(w.Do("a", rotation("a", "a2", network)).ok());
   CHECK(w.state->member(IdOf("a2"))->profile.name == "a");
   CHECK(w.state->job(job)->owner == IdOf("a2"));
@@ -210,6 +211,21 @@ TEST_CASE("a key is replaced everywhere, once, by its owner") {
   REQUIRE(w.Do("c", rotation("c", "c2", network)).ok());
   CHECK(w.state->network()->coordinators == std::vector<NodeId>{IdOf("c2")});
   CHECK(w.state->network()->id == network);
+  REQUIRE(w.Do("a2", rotation("a2", "a3", network)).ok());
+  for (const Job& read : {*w.state->job(job), w.state->jobs()->back()}) {
+    CHECK(read.owner == IdOf("a3"));
+    CHECK(read.lead == IdOf("a3"));
+    CHECK(read.members == std::vector<NodeId>{IdOf("a3")});
+  }
+  CHECK(w.state->job(waiting)->inputs[0].holder == IdOf("c2"));
+  EventFilter of_job;
+  of_job.job = job;
+  const std::vector<Event> events = *w.state->events(0, of_job);
+  CHECK(events.size() > 1);
+  for (const Event& event : events) CHECK(event.node == IdOf("a3"));
+  // What it signed before, it signed with the key that it had.
+  CHECK(*w.state->epoch_members(job, {1}) == std::vector<NodeId>{IdOf("a")});
+  w.Refused("a", wire::UpdateNode{ProfileOf("a")}, StatusCode::kPermissionDenied, "has replaced its key");
 }
 
 TEST_CASE("a node tells what it has") {
