@@ -67,6 +67,9 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& id) {
       {"nodes", Nodes(job)},
       {"validation", FormatLoss(view.validation_loss())},
       {"sent", absl::StrCat(HumanBytes(view.bytes_sent()), " by all nodes")}};
+  if (const std::string progress = RenderLastProgress(job, session.Now()); !progress.empty()) {
+    fields.insert(fields.begin() + 2, {"progress", progress});
+  }
   session.Print(RenderFields(fields, style));
   session.Print(RenderLossCurve(view, style));
   return kExitOk;

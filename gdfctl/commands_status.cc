@@ -6,6 +6,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "gdfctl/commands.h"
+#include "gdfctl/job_view.h"
 #include "gdfctl/json_values.h"
 #include "gdfctl/live_area.h"
 #include "gdfctl/render/bar.h"
@@ -25,7 +26,7 @@ std::string NetworkLine(const control::NodeStatus& status, const Style& style) {
                       " nodes online");
 }
 
-std::string JobLine(const control::Job& job, const Style& style) {
+std::string JobLine(const control::Job& job, absl::Time now, const Style& style) {
   const double share = job.rounds_total > 0 ? static_cast<double>(job.rounds_done) / static_cast<double>(job.rounds_total) : 0;
   std::string line = absl::StrCat(job.id, " ", Printable(job.name), "  ", RenderBar(share, 20, style), "  round ",
                                   job.rounds_done, "/", job.rounds_total);
@@ -33,6 +34,8 @@ std::string JobLine(const control::Job& job, const Style& style) {
     absl::StrAppend(&line, "  loss ", FormatLoss(job.last_round->loss), "  ", HumanCount(job.last_round->tokens_per_sec),
                     " tokens/s");
   }
+  absl::StrAppend(&line, "  ", RenderLastProgress(job, now));
+  if (!job.reason.empty()) absl::StrAppend(&line, "  ", Printable(job.reason));
   return line;
 }
 
@@ -50,7 +53,7 @@ std::string Render(const control::NodeStatus& status, absl::Time now, const Styl
   for (const control::Gpu& gpu : status.gpus) {
     fields.emplace_back("GPU", absl::StrCat(Printable(gpu.name), "  ", HumanBytes(gpu.memory_bytes)));
   }
-  for (const control::Job& job : status.running) fields.emplace_back("", JobLine(job, style));
+  for (const control::Job& job : status.running) fields.emplace_back("", JobLine(job, now, style));
   for (const std::string& warning : status.warnings) {
     fields.emplace_back("warning", Paint(style, Color::kYellow, Printable(warning)));
   }

@@ -81,7 +81,8 @@ std::optional<absl::Duration> JobView::TimeLeft(absl::Time now) const {
   if (job_.rounds_total < last + 1 || last_round.at <= first_round.at) return std::nullopt;
   const absl::Duration pace = (last_round.at - first_round.at) / static_cast<int64_t>(last - first);
   const absl::Duration left = pace * static_cast<int64_t>(job_.rounds_total - (last + 1)) - (now - last_round.at);
-  return std::max(left, absl::ZeroDuration());
+  if (left < absl::ZeroDuration()) return std::nullopt;  // it is slower than it was
+  return left;
 }
 
 std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, const Style& style) {
@@ -121,6 +122,12 @@ std::optional<std::string> ProgressLog::Next(const JobView& view, absl::Time now
   rounds_done_ = done;
   at_ = now;
   return RenderProgressLine(view, now);
+}
+
+std::string RenderLastProgress(const control::Job& job, absl::Time now) {
+  if (job.phase != control::JobPhase::kRunning) return "";
+  if (job.last_round) return absl::StrCat("last round ", FormatAge(job.last_round->at, now));
+  return absl::StrCat("no round yet, began ", FormatAge(job.started, now));
 }
 
 std::string RenderRound(const control::Round& round) {

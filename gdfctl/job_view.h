@@ -27,7 +27,7 @@ class JobView {
   uint64_t bytes_sent() const;
   // Of the newest round that has one.
   std::optional<double> validation_loss() const;
-  // From the pace of the rounds so far; absent before the second.
+  // From the pace of the rounds so far; absent before the second, and when that would have ended the job already.
   std::optional<absl::Duration> TimeLeft(absl::Time now) const;
 
  private:
@@ -52,6 +52,8 @@ class ProgressLog {
   absl::Time at_ = absl::InfinitePast();
 };
 
+// "last round 4 min ago": since when a running job has got no further. Empty for one that does not run.
+std::string RenderLastProgress(const control::Job& job, absl::Time now);
 // A round as a line of `job logs`.
 std::string RenderRound(const control::Round& round);
 // Loss and validation loss over rounds; empty before the first.

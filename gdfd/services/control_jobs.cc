@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/encoding.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -84,16 +85,37 @@ NodeNames ControlService::Names() const {
   return NodeNames(members.ok() ? *members : std::vector<state::Member>{});
 }
 
+std::string ControlService::SilentMembers(const state::Job& job, const NodeNames& names) const {
+  std::vector<std::string> silent;
+  if (!node_.membership.connected()) return "";  // who is online is not known here
+  const std::vector<NodeId> online = node_.membership.Online();
+  for (const NodeId& member : job.members) {
+    if (!std::binary_search(online.begin(), online.end(), member)) silent.push_back(names.Of(member));
+  }
+  return absl::StrJoin(silent, ", ");
+}
+
 v1::Job ControlService::Describe(const state::Job& job, const NodeNames& names) const {
   v1::Job out = ToProto(job, names);
+  if (job.rounds_done > 0) {
+    absl::StatusOr<std::vector<state::RoundRecord>> last =
+        node_.state.rounds(job.id, RoundId{job.rounds_done - 1}, 1);
+    if (last.ok() && !last->empty()) {
+      out.mutable_last_round()->set_at_unix_ms((*last)[0].at_unix_ms);
+    }
+  }
   if (job.phase == state::JobPhase::kPending) {
     jobs::Scheduler* scheduler = node_.scheduler();
     out.set_reason(scheduler ? scheduler->WaitingFor(job.id)
                              : "waits for a coordinator to place it");
   }
   if (job.phase == state::JobPhase::kRunning) {
+    std::vector<std::string> parts;
     if (const jobs::JobTask* task = node_.jobs.Find(job.id))
-      out.set_reason(task->progress().activity);
+      parts.push_back(task->progress().activity);
+    if (const std::string silent = SilentMembers(job, names); !silent.empty())
+      parts.push_back(absl::StrCat("not online: ", silent));
+    out.set_reason(absl::StrJoin(parts, "; "));
   }
   return out;
 }

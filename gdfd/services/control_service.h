@@ -123,7 +123,9 @@ class ControlService final : public control::v1::Control::Service {
   absl::Status DropUploads(const std::vector<wire::JobInput>& inputs);
   // What was recorded of a job since; advances `seen`. On the executor.
   absl::StatusOr<std::vector<control::v1::JobUpdate>> NewsOf(JobId id, WatchPosition* seen);
-  // The job with why it waits, as people see it. On the executor.
+  // Members of a running job that are not online; empty when all are, or it is not known here.
+  std::string SilentMembers(const state::Job& job, const NodeNames& names) const;
+  // The job with what it does or why it waits, as people see it. On the executor.
   control::v1::Job Describe(const state::Job& job, const NodeNames& names) const;
   // On the executor.
   NodeNames Names() const;

@@ -1,6 +1,7 @@
 // What people see; expected texts are drawn by hand.
 #include <catch2/catch.hpp>
 
+#include "absl/strings/match.h"
 #include "gdfctl/exit_code.h"
 #include "gdfctl/job_view.h"
 #include "gdfctl/render/bar.h"
@@ -134,6 +135,19 @@ control::JobUpdate Round(uint64_t number, double loss, double at_seconds, uint64
   return {.round = round};
 }
 
+TEST_CASE("Since when a running job got no further is told") {
+  control::Job job;
+  job.phase = control::JobPhase::kRunning;
+  job.started = absl::UnixEpoch() + absl::Seconds(10);
+  const absl::Time now = absl::UnixEpoch() + absl::Minutes(5);
+  CHECK(RenderLastProgress(job, now) == "no round yet, began 4 min 50 s ago");
+  job.last_round.emplace();
+  job.last_round->at = absl::UnixEpoch() + absl::Minutes(2);
+  CHECK(RenderLastProgress(job, now) == "last round 3 min 0 s ago");
+  job.phase = control::JobPhase::kSucceeded;
+  CHECK(RenderLastProgress(job, now).empty());
+}
+
 TEST_CASE("The time left follows from the pace of the rounds") {
   JobView view;
   control::Job job;
@@ -149,6 +163,9 @@ TEST_CASE("The time left follows from the pace of the rounds") {
   // 8 rounds of 10 s, 4 s of which have passed.
   const absl::Time now = absl::UnixEpoch() + absl::Seconds(114);
   CHECK(view.TimeLeft(now) == absl::Seconds(76));
+  // Longer than 10 s for each of them: the pace tells no more.
+  CHECK_FALSE(view.TimeLeft(absl::UnixEpoch() + absl::Seconds(191)));
+  CHECK(absl::StrContains(RenderProgressLine(view, absl::UnixEpoch() + absl::Minutes(9)), "time left unknown"));
   CHECK(view.bytes_sent() == 2048);
   CHECK(RenderProgressLine(view, now) == "j1 running, round 2/10, loss 2.0000, 1.0k tokens/s, 2.0 KiB sent, 1 min 16 s left");
   std::vector<std::string> block = RenderProgress(view, now, {false, false, 60});

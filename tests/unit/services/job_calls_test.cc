@@ -371,6 +371,29 @@ TEST_CASE("A job's events and rounds are told in the order of time, also when th
   CHECK(rounds >= 30);
 }
 
+TEST_CASE("Who looks at a job that stands still is told who is silent and when it last got further") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  SubmitWaitingJob(*client);
+  auto n2 = std::make_unique<TestMember>(loop, 2), n3 = std::make_unique<TestMember>(loop, 3);
+  for (auto* node : {n2.get(), n3.get()}) node->JoinAs(n1.member(), {Role::kContributor});
+  const JobId id{1};
+  REQUIRE(n1.member().Do(wire::OpenEpoch{id, Epoch{1}, {n2->id(), n3->id()}, n2->id(), ""}).ok());
+  CHECK_FALSE(client->GetJob("j1")->last_round);
+  REQUIRE(n2->Do(wire::ReportJob{id, Epoch{1}, RoundId{0}, HashBytes("theta"), {}, ""}).ok());
+  const control::Job going = *client->GetJob("j1");
+  CHECK(going.reason.empty());
+  REQUIRE(going.last_round);
+  const int64_t reported = loop.On([&] { return n1.member().state().last_time_unix_ms(); });
+  CHECK(going.last_round->at == absl::FromUnixMillis(reported));
+  n3.reset();
+  REQUIRE(loop.Comes([&] { return n1.member().membership().Online().size() == 2; }));
+  CHECK(client->GetJob("j1")->reason == "not online: n3");
+  CHECK(client->Status()->running.at(0).reason == "not online: n3");
+  CHECK(client->ListJobs()->at(0).last_round->at == going.last_round->at);
+}
+
 TEST_CASE("A watcher that goes away does not keep the daemon") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
