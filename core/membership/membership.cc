@@ -55,8 +55,7 @@ net::Admission Membership::Admit(const NodeId& peer) {
   }
   absl::StatusOr<state::Member> member = env_.state.member(peer);
   if (member.ok() && member->status == state::MemberStatus::kActive) return net::Admission::kMember;
-  if (member.ok() && member->status == state::MemberStatus::kBanned)
-    return net::Admission::kRefused;
+  // Whoever was put out may ask to join, and is told why not.
   return coordinator() || candidate_ == peer ? net::Admission::kStranger : net::Admission::kRefused;
 }
 
@@ -287,12 +286,17 @@ Task<absl::Status> Membership::FollowSuccessor(NodeId coordinator, NodeId found)
   co_return absl::OkStatus();
 }
 
-absl::Status Membership::CheckExpelled() {
+absl::Status Membership::CheckExpelled() const {
   absl::StatusOr<state::Member> self = env_.state.member(env_.transport.self());
   if (!self.ok() || self->status == state::MemberStatus::kActive) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("this node was ", ToAbsl(state::ToString(self->status)), " by the network",
-                   self->reason.empty() ? "" : ": ", self->reason));
+  const std::string lift =
+      self->status == state::MemberStatus::kBanned
+          ? absl::StrCat("an admin lifts the ban with gdfctl node unban ", self->profile.name, "; then ")
+          : "to come back: ";
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this node was ", ToAbsl(state::ToString(self->status)), " by the network",
+      self->reason.empty() ? "" : ": ", self->reason, "; ", lift,
+      "gdfctl leave here, and join with a new invite"));
 }
 
 Task<absl::Status> Membership::FollowOnce(NodeId coordinator) {

@@ -76,6 +76,8 @@ class Membership {
   // Follows a coordinator's log right now, or is one.
   bool connected() const { return coordinator() || following_; }
   const absl::Status& last_error() const { return last_error_; }  // why not connected
+  // kPermissionDenied, with why and how it comes back, when this node was removed or banned.
+  absl::Status CheckExpelled() const;
   std::vector<NodeId> Online() const;
   bool IsOnline(const NodeId& id) const;
   const wire::NodeProfile& profile() const { return profile_; }
@@ -91,7 +93,6 @@ class Membership {
   void NoteLoss(const NodeId& coordinator, absl::Status why);
   Task<void> LookForSuccessor(NodeId coordinator);
   Task<absl::Status> FollowSuccessor(NodeId coordinator, NodeId found);
-  absl::Status CheckExpelled();
   absl::Status CheckSameLog(const wire::WatchUpdate& update);
   absl::Status Apply(std::string_view update_bytes);
   void TellProfileSoon();

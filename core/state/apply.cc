@@ -100,8 +100,9 @@ absl::Status Applier::On(const wire::Join& c) {
   }
   const absl::StatusOr<Member> known = ReadMember(db_, actor());
   if (known.ok() && known->status == MemberStatus::kBanned) {
-    return absl::PermissionDeniedError(absl::StrCat("this node is banned from network ", genesis.name,
-                                                    known->reason.empty() ? "" : ": ", known->reason));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "this node is banned from network ", genesis.name, known->reason.empty() ? "" : ": ", known->reason,
+        "; an admin lifts the ban with gdfctl node unban ", known->profile.name));
   }
   if (known.ok() && known->status == MemberStatus::kActive) {
     return absl::AlreadyExistsError(

@@ -63,7 +63,10 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     reply->set_network_name(network.genesis.name);
     reply->set_coordinator(node_.membership.coordinator());
     reply->set_coordinator_connected(node_.membership.connected());
-    if (!node_.membership.connected() && !node_.membership.last_error().ok()) {
+    const absl::Status expelled = node_.membership.CheckExpelled();
+    if (!expelled.ok()) {
+      reply->add_warnings(std::string(expelled.message()));
+    } else if (!node_.membership.connected() && !node_.membership.last_error().ok()) {
       const std::string why(node_.membership.last_error().message());
       reply->add_warnings(absl::StrCat("no coordinator: ", names.In(why)));
     }
@@ -73,11 +76,6 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
       if (member.id == self) {
         reply->set_node_name(member.profile.name);
         reply->set_roles(member.roles.ToString());
-        if (member.status != state::MemberStatus::kActive) {
-          reply->add_warnings(absl::StrCat("this node was ", ToAbsl(state::ToString(member.status)),
-                                           " by the network", member.reason.empty() ? "" : ": ",
-                                           member.reason));
-        }
       }
       if (member.status != state::MemberStatus::kActive) continue;
       reply->set_members(reply->members() + 1);
@@ -133,9 +131,16 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
                                    v1::LeaveReply* reply) {
   if (absl::Status allowed = CheckOperator("leave the network"); !allowed.ok())
     return ToGrpc(allowed);
+  absl::MutexLock one_leaves(&leaving_);  // another call for it ends as the first
+  if (not_told_) {
+    reply->set_not_told(*not_told_);
+    return grpc::Status::OK;
+  }
+  bool listed = false;
   const absl::Status can = bridge_.OnExecutor([&]() -> absl::Status {
     if (!node_.state.has_network())
       return absl::FailedPreconditionError("this node is in no network");
+    listed = node_.membership.CheckExpelled().ok();
     if (node_.membership.coordinator()) {
       return absl::FailedPreconditionError(
           "this node is the network's coordinator: without it the network ends. To end it, "
@@ -144,19 +149,27 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
     return absl::OkStatus();
   });
   if (!can.ok()) return ToGrpc(can);
-  // A network that cannot be told, or that objects, keeps nobody.
-  using Told = absl::StatusOr<wire::CommandResult>;
-  const Told told = bridge_.Await<Told>([this] {
-    return node_.membership.Propose(wire::RemoveNode{node_.transport.self(), "it left"},
-                                    kTellLeaving);
-  });
-  const absl::Status verdict = told.ok() ? told->status : told.status();
-  if (!verdict.ok()) reply->set_not_told(std::string(verdict.message()));
-  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+  // A network that cannot be told, or that objects, keeps nobody. One that has put this node out,
+  // whether that is recorded here yet or not, does not list it any more.
+  absl::Status verdict;
+  if (listed) {
+    using Told = absl::StatusOr<wire::CommandResult>;
+    const Told told = bridge_.Await<Told>([this] {
+      return node_.membership.Propose(wire::RemoveNode{node_.transport.self(), "it left"},
+                                      kTellLeaving);
+    });
+    verdict = told.ok() ? told->status : told.status();
+    if (absl::IsPermissionDenied(verdict)) verdict = absl::OkStatus();
+  }
+  const absl::Status left = bridge_.OnExecutor([&]() -> absl::Status {
     GDF_RETURN_IF_ERROR(node_.files.WriteAtomic(node_.state_dir + "/leave", ""));
     node_.restart("leaving the network");
     return absl::OkStatus();
-  }));
+  });
+  if (!left.ok()) return ToGrpc(left);
+  not_told_ = std::string(verdict.message());
+  reply->set_not_told(*not_told_);
+  return grpc::Status::OK;
 }
 
 grpc::Status ControlService::CreateInvite(grpc::ServerContext*,

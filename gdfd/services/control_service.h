@@ -4,10 +4,13 @@
 #define GDF_GDFD_SERVICES_CONTROL_SERVICE_H_
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "gdfd/node.h"
 #include "gdfd/services/bridge.h"
 #include "gdfd/services/node_names.h"
@@ -134,6 +137,9 @@ class ControlService final : public control::v1::Control::Service {
   Bridge& bridge_;
   const Rights rights_;
   std::atomic<int> lasting_ = 0;
+  absl::Mutex leaving_;
+  // Once this node has left: why the network could not be told; empty: it was.
+  std::optional<std::string> not_told_ ABSL_GUARDED_BY(leaving_);
 };
 
 }  // namespace gdf::services

@@ -94,7 +94,8 @@ TEST_CASE(
   TestMember again(loop, 2);
   const absl::Status joined = again.Join(n1.MakeInvite({Role::kContributor}));
   if (ban) {
-    CHECK_FALSE(joined.ok());
+    CHECK(Says(joined, StatusCode::kPermissionDenied, "banned from network my-net: mining"));
+    CHECK(Says(joined, StatusCode::kPermissionDenied, "node unban "));
     CHECK_FALSE(loop.On([&] { return n1.membership().IsOnline(n2.id()); }));
     REQUIRE(n1.Do(wire::UnbanNode{n2.id()}).ok());
     CHECK(again.Join(n1.MakeInvite({Role::kContributor})).ok());

@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "gdfd/services/backup.h"
 #include "tests/unit/services/service_node.h"
 
@@ -97,7 +99,43 @@ TEST_CASE("A member leaves, a coordinator may not") {
               .ok());
   CHECK(Says(n1.Client()->Leave().status(), StatusCode::kFailedPrecondition, "coordinator"));
   REQUIRE(n2.Client()->Leave().ok());
+  CHECK(*n2.Client()->Leave() == "");  // asked for again before that
   CHECK(PosixFileSystem().Exists(n2.folder() + "/leave"));  // carried out by the next start
+  CHECK(n2.restarted() == "leaving the network");
+}
+
+TEST_CASE("A node that was put out leaves, and does not say that it is still listed") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1), n2(loop, 2);
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  REQUIRE(n2.Client()
+              ->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "")
+              .ok());
+  const bool ban = GENERATE(true, false);
+  REQUIRE(n1.Client()
+              ->ChangeNode("n2", ban ? control::NodeChange::kBan : control::NodeChange::kRemove)
+              .ok());
+  if (GENERATE(true, false)) {  // whether it has heard of it yet
+    REQUIRE(loop.Comes([&] { return !n2.node().membership.CheckExpelled().ok(); }));
+    const std::vector<std::string> warnings = n2.Client()->Status()->warnings;
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0] == (ban ? "this node was banned by the network; an admin lifts the ban with "
+                                "gdfctl node unban n2; then gdfctl leave here, and join with a new invite"
+                              : "this node was removed by the network; to come back: gdfctl leave "
+                                "here, and join with a new invite"));
+  }
+  std::vector<std::string> told(3, "no answer");
+  {
+    std::vector<std::thread> callers;
+    for (std::string& answer : told) {
+      callers.emplace_back([&n2, &answer] {
+        const absl::StatusOr<std::string> left = n2.Client()->Leave();
+        answer = left.ok() ? *left : left.status().ToString();
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+  }
+  CHECK(told == std::vector<std::string>(3));
   CHECK(n2.restarted() == "leaving the network");
 }
 
