@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -17,6 +17,7 @@
 #include "gdfd/machine.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
+#include "gdfd/state_folder.h"
 #include "gdfd/supervisor/cgroup.h"
 #include "gdfd/supervisor/gpu_inventory.h"
 #include "gdfd/supervisor/worker_process.h"
@@ -47,67 +48,6 @@ std::vector<std::string> AdvertisedAddresses(const config::NodeConfig& config, c
   out.erase(std::unique(out.begin(), out.end()), out.end());
   if (out.size() > wire::kMaxAddresses) out.resize(wire::kMaxAddresses);
   return out;
-}
-
-// A leave that was asked for is carried out when nothing of the network is open any more.
-absl::Status ForgetNetwork(FileSystem& files, const std::string& state_dir) {
-  for (const char* name : {"state.db", "state.db-wal", "state.db-shm"}) {
-    GDF_RETURN_IF_ERROR(files.RemoveTree(absl::StrCat(state_dir, "/", name)));
-  }
-  GDF_RETURN_IF_ERROR(files.RemoveTree(state_dir + "/jobs"));
-  return files.Remove(state_dir + "/leave");
-}
-
-// As ssh does with its folder: whoever else may write there can put another key or record in place.
-absl::Status CheckStateFolder(FileSystem& files, const std::string& state_dir) {
-  GDF_ASSIGN_OR_RETURN(const FileInfo info, files.Stat(state_dir));
-  if (!info.own) {
-    return absl::PermissionDeniedError(absl::StrCat("the state folder ", state_dir,
-                                                    " belongs to another user. If it is this node's, run: chown $(id -u) ",
-                                                    state_dir));
-  }
-  if ((info.mode & 022) == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("the state folder ", state_dir, " has mode ",
-                                                  absl::StrFormat("%04o", info.mode),
-                                                  ", which lets others change it. Run: chmod 700 ", state_dir));
-}
-
-absl::StatusOr<std::unique_ptr<state::State>> OpenState(const std::string& state_dir) {
-  absl::StatusOr<std::unique_ptr<state::State>> state = state::State::Open(state_dir + "/state.db");
-  if (!absl::IsDataLoss(state.status())) return state;
-  return absl::DataLossError(absl::StrCat(
-      state.status().message(), ". gdfd does not start with it. With a backup: move ", state_dir,
-      " aside and run gdfd --restore. A member without one: move state.db, state.db-wal and state.db-shm out of ",
-      state_dir, ", start gdfd and join again with a new invite"));
-}
-
-// A node without its key is none of the network's members, whatever its record says.
-absl::Status CheckKeyIsThere(FileSystem& files, const std::string& state_dir, const state::State& state) {
-  if (!state.has_network() || files.Exists(state_dir + "/node.key")) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "the key file ", state_dir, "/node.key is gone, and ", state_dir, "/state.db is of a node that is in a network. ",
-      "Put the file back; or move the folder aside and restore a backup with gdfd --restore; or remove ", state_dir,
-      "/state.db to start as a new node"));
-}
-
-// Adopts next.key when the network knows it already (see RotateKey in gdfd/services/control_network.cc).
-absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state::State& state) {
-  const std::string next_path = state_dir + "/next.key";
-  if (!files.Exists(next_path)) return absl::OkStatus();
-  GDF_ASSIGN_OR_RETURN(trust::NodeKey next, trust::NodeKey::Load(files, next_path));
-  if (!state.member(next.id()).ok()) return absl::OkStatus();
-  return files.Rename(next_path, state_dir + "/node.key");
-}
-
-// A network that refuses this node may have recorded its next key without the node hearing of it: then that key is taken,
-// and the old one kept as previous.key. True when there is a next key.
-absl::StatusOr<bool> TakeUnheardKey(FileSystem& files, const std::string& state_dir) {
-  if (!files.Exists(state_dir + "/next.key")) return false;
-  GDF_RETURN_IF_ERROR(trust::NodeKey::Load(files, state_dir + "/next.key").status());
-  GDF_ASSIGN_OR_RETURN(trust::NodeKey old, trust::NodeKey::Load(files, state_dir + "/node.key"));
-  GDF_RETURN_IF_ERROR(old.Save(files, state_dir + "/previous.key"));
-  GDF_RETURN_IF_ERROR(files.Rename(state_dir + "/next.key", state_dir + "/node.key"));
-  return true;
 }
 
 }  // namespace
@@ -162,11 +102,9 @@ absl::Status Daemon::Parts::Open() {
   GDF_RETURN_IF_ERROR(CheckStateFolder(files, dir));
   GDF_ASSIGN_OR_RETURN(lock, trust::LockFile::Acquire(dir + "/gdfd.lock"));
   FindControlGroups();
-  if (files.Exists(dir + "/leave")) GDF_RETURN_IF_ERROR(ForgetNetwork(files, dir));
-  GDF_ASSIGN_OR_RETURN(state, OpenState(dir));
-  GDF_RETURN_IF_ERROR(AdoptNextKey(files, dir, *state));
-  GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, dir, *state));
-  GDF_ASSIGN_OR_RETURN(key, trust::NodeKey::LoadOrCreate(files, dir + "/node.key", rng));
+  GDF_ASSIGN_OR_RETURN(NodeRecords records, OpenStateFolder(files, dir, rng));
+  state = std::move(records.state);
+  key = std::move(records.key);
   GDF_ASSIGN_OR_RETURN(
       chunks, store::ChunkStore::Open(files, {.folder = dir + "/chunks", .cap_bytes = config.limits.disk_cache_bytes}));
   return OpenNetwork();

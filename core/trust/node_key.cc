@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "core/base/byte_io.h"
 #include "core/base/check.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/trust/private_file.h"
 
 namespace gdf::trust {
 namespace {
@@ -91,16 +91,7 @@ NodeKey& NodeKey::operator=(NodeKey&& other) noexcept {
 NodeKey::~NodeKey() { sodium_memzero(secret_.data(), secret_.size()); }
 
 absl::StatusOr<NodeKey> NodeKey::Load(FileSystem& files, const std::string& path) {
-  GDF_ASSIGN_OR_RETURN(const FileInfo info, files.Stat(path));
-  if (!info.own) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "the key file ", path, " belongs to another user. If it is this node's, run: chown $(id -u) ", path));
-  }
-  if ((info.mode & 077) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("the key file ", path, " has mode ",
-                                                    absl::StrFormat("%04o", info.mode),
-                                                    ", which lets others at it. Run: chmod 600 ", path));
-  }
+  GDF_RETURN_IF_ERROR(CheckPrivate(files, path, "the key file", OthersMay::kNothing));
   GDF_ASSIGN_OR_RETURN(std::string text, files.Read(path, kMaxKeyFileBytes));
   const absl::Status damaged = absl::DataLossError(
       absl::StrCat("the key file ", path, " is damaged: restore it from a backup, or remove it to start as a new node"));

@@ -97,9 +97,10 @@ absl::StatusOr<Restored> RestoreBackup(FileSystem& files, std::string_view archi
   GDF_RETURN_IF_ERROR(files.MakeFolders(state_dir, 0700));
   Restored restored;
   restored.node = backup.key.id();
-  if (!backup.state.empty()) {
+  if (!backup.state.empty())
     GDF_RETURN_IF_ERROR(files.WriteAtomic(state_path, backup.state, 0600));
-    GDF_ASSIGN_OR_RETURN(std::unique_ptr<state::State> state, state::State::Open(state_path));
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<state::State> state, state::State::Open(state_path));
+  if (state->has_network()) {
     GDF_ASSIGN_OR_RETURN(state::Network network, state->network());
     restored.network = network.genesis.name;
     restored.log_entries = state->last_applied();

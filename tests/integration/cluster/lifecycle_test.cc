@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -129,6 +130,7 @@ TEST_CASE("a node whose key is gone, or whose folder others may change, does not
 TEST_CASE("a node whose record is damaged does not start, and says how to go on") {
   Cluster cluster(1);
   Node& node = cluster.node(0);
+  const std::string id = node.id();
   CHECK(node.Kill(SIGTERM) == 0);
   namespace fs = std::filesystem;
   const fs::path file = fs::path(node.state_folder()) / "state.db";
@@ -137,8 +139,39 @@ TEST_CASE("a node whose record is damaged does not start, and says how to go on"
   CHECK(damaged.code == 5);
   CHECK(absl::StrContains(damaged.err, file.string()));
   CHECK(absl::StrContains(damaged.err, "gdfd --restore"));
-  fs::remove(file);
+  const fs::path folder = file.parent_path();
+  CHECK(absl::StrContains(damaged.err, "touch " + (folder / "leave").string()));
+  std::ofstream(folder / "leave").close();
   node.Start();
+  CHECK(node.Ask({"status"})["node_id"] == id);
+  CHECK_FALSE(fs::exists(folder / "leave"));
+}
+
+TEST_CASE("a node whose record is gone, emptied or open to others does not start as one in no network") {
+  Cluster cluster(1);
+  Node& node = cluster.node(0);
+  const std::string id = node.id();
+  CHECK(node.Kill(SIGTERM) == 0);
+  namespace fs = std::filesystem;
+  const fs::path folder = node.state_folder(), file = folder / "state.db", aside = folder / "aside";
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_write);
+  CHECK(absl::StrContains(node.StartInVain().err, "state.db has mode 0602, which lets others at it. Run: chmod 600"));
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+  fs::rename(file, aside);
+  CHECK(absl::StrContains(node.StartInVain().err, file.string() + " is gone"));
+  CHECK_FALSE(fs::exists(file));
+  std::ofstream(file).close();
+  CHECK(absl::StrContains(node.StartInVain().err, file.string() + " is empty"));
+  fs::rename(folder / "node.key", folder / "node.key.aside");
+  fs::remove(file);
+  fs::create_directories(folder / "jobs" / "j1");
+  const CtlResult jobs_left = node.StartInVain();
+  CHECK(jobs_left.code == 5);
+  CHECK(absl::StrContains(jobs_left.err, "jobs has a network's jobs"));
+  fs::rename(aside, file);
+  fs::rename(folder / "node.key.aside", folder / "node.key");
+  node.Start();
+  CHECK(node.Ask({"status"})["node_id"] == id);
 }
 
 TEST_CASE("a daemon that is told to stop while it begins anew stops") {

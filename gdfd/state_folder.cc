@@ -1,0 +1,105 @@
+#include "gdfd/state_folder.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/trust/private_file.h"
+
+namespace gdf {
+namespace {
+
+constexpr const char* kDatabaseFiles[] = {"/state.db", "/state.db-wal", "/state.db-shm"};
+
+std::string WayOut(const std::string& state_dir) {
+  return absl::StrCat(". gdfd does not start with it. With a backup: move ", state_dir,
+                      " aside and run gdfd --restore. A member without one: run touch ", state_dir,
+                      "/leave, which makes gdfd leave the network and remove its jobs, start gdfd and join again with a new "
+                      "invite");
+}
+
+absl::Status ForgetNetwork(FileSystem& files, const std::string& state_dir) {
+  for (const char* name : kDatabaseFiles) GDF_RETURN_IF_ERROR(files.RemoveTree(state_dir + name));
+  return files.RemoveTree(state_dir + "/jobs");
+}
+
+// The record is there, if empty, before the key is made: a key without it is of a node that has lost it.
+absl::Status CheckRecordIsThere(FileSystem& files, const std::string& state_dir) {
+  const std::string path = state_dir + "/state.db";
+  const absl::StatusOr<FileInfo> info = files.Stat(path);
+  if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+  if ((info.ok() && info->size > 0) || !files.Exists(state_dir + "/node.key")) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the network's record ", path, " is ", info.ok() ? "empty" : "gone", ", and ",
+                                          state_dir, " has the key of a node", WayOut(state_dir)));
+}
+
+absl::StatusOr<std::unique_ptr<state::State>> OpenRecord(FileSystem& files, const std::string& state_dir) {
+  for (const char* name : kDatabaseFiles) {
+    const absl::Status closed = trust::CheckPrivate(files, state_dir + name, "the database", trust::OthersMay::kNothing);
+    if (!absl::IsNotFound(closed)) GDF_RETURN_IF_ERROR(closed);
+  }
+  absl::StatusOr<std::unique_ptr<state::State>> state = state::State::Open(state_dir + "/state.db");
+  if (!absl::IsDataLoss(state.status())) return state;
+  return absl::DataLossError(absl::StrCat(state.status().message(), WayOut(state_dir)));
+}
+
+// A node without its key is none of the network's members, whatever its record says.
+absl::Status CheckKeyIsThere(FileSystem& files, const std::string& state_dir, const state::State& state) {
+  if (!state.has_network() || files.Exists(state_dir + "/node.key")) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "the key file ", state_dir, "/node.key is gone, and ", state_dir, "/state.db is of a node that is in a network. ",
+      "Put the file back; or move the folder aside and restore a backup with gdfd --restore; or remove ", state_dir,
+      "/state.db and ", state_dir, "/jobs to start as a new node"));
+}
+
+// Jobs are a network's: their folders beside a record of none say that it is not the record they were made with.
+absl::Status CheckJobsHaveNetwork(FileSystem& files, const std::string& state_dir, const state::State& state) {
+  if (state.has_network()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<std::string>> jobs = files.List(state_dir + "/jobs");
+  if (absl::IsNotFound(jobs.status()) || (jobs.ok() && jobs->empty())) return absl::OkStatus();
+  GDF_RETURN_IF_ERROR(jobs.status());
+  return absl::DataLossError(absl::StrCat(state_dir, "/state.db is of a node in no network, and ", state_dir,
+                                          "/jobs has a network's jobs", WayOut(state_dir)));
+}
+
+// Adopts next.key when the network knows it already (see RotateKey in gdfd/services/control_network.cc).
+absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state::State& state) {
+  const std::string next_path = state_dir + "/next.key";
+  if (!files.Exists(next_path)) return absl::OkStatus();
+  GDF_ASSIGN_OR_RETURN(trust::NodeKey next, trust::NodeKey::Load(files, next_path));
+  if (!state.member(next.id()).ok()) return absl::OkStatus();
+  return files.Rename(next_path, state_dir + "/node.key");
+}
+
+}  // namespace
+
+absl::Status CheckStateFolder(FileSystem& files, const std::string& state_dir) {
+  return trust::CheckPrivate(files, state_dir, "the state folder", trust::OthersMay::kRead);
+}
+
+absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string& state_dir, Rng& rng) {
+  // A leave that was asked for is carried out when nothing of the network is open any more.
+  const std::string leave = state_dir + "/leave";
+  const bool leaving = files.Exists(leave);
+  if (leaving) {
+    GDF_RETURN_IF_ERROR(ForgetNetwork(files, state_dir));
+  } else {
+    GDF_RETURN_IF_ERROR(CheckRecordIsThere(files, state_dir));
+  }
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<state::State> state, OpenRecord(files, state_dir));
+  if (leaving) GDF_RETURN_IF_ERROR(files.Remove(leave));
+  GDF_RETURN_IF_ERROR(CheckJobsHaveNetwork(files, state_dir, *state));
+  GDF_RETURN_IF_ERROR(AdoptNextKey(files, state_dir, *state));
+  GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, state_dir, *state));
+  GDF_ASSIGN_OR_RETURN(trust::NodeKey key, trust::NodeKey::LoadOrCreate(files, state_dir + "/node.key", rng));
+  return NodeRecords{std::move(state), std::move(key)};
+}
+
+absl::StatusOr<bool> TakeUnheardKey(FileSystem& files, const std::string& state_dir) {
+  if (!files.Exists(state_dir + "/next.key")) return false;
+  GDF_RETURN_IF_ERROR(trust::NodeKey::Load(files, state_dir + "/next.key").status());
+  GDF_ASSIGN_OR_RETURN(trust::NodeKey old, trust::NodeKey::Load(files, state_dir + "/node.key"));
+  GDF_RETURN_IF_ERROR(old.Save(files, state_dir + "/previous.key"));
+  GDF_RETURN_IF_ERROR(files.Rename(state_dir + "/next.key", state_dir + "/node.key"));
+  return true;
+}
+
+}  // namespace gdf
