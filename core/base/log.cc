@@ -1,13 +1,17 @@
 #include "core/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/name.h"
+#include "core/base/regular_file.h"
 #include "core/base/text.h"
 
 namespace gdf {
@@ -79,6 +83,11 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
 void SetLogLevel(LogLevel level) { Logger()->set_level(ToSpdlog(level)); }
 
 absl::Status LogToFile(const std::string& path) {
+  if (const absl::StatusOr<int> there = OpenRegularFile(path, O_WRONLY | O_APPEND); there.ok()) {
+    close(*there);
+  } else if (!absl::IsNotFound(there.status())) {
+    return absl::UnavailableError(absl::StrCat("cannot open the log file: ", there.status().message()));
+  }
   try {
     auto logger = std::make_shared<spdlog::logger>(
         "gdf", std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kLogFileBytes, kLogFiles));

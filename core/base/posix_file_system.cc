@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file_system.h"
+#include "core/base/regular_file.h"
 #include "core/base/status_macros.h"
 
 namespace gdf {
@@ -87,17 +88,12 @@ class PosixWritableFile final : public WritableFile {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForRead(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoToStatus(errno, "open", path);
+  GDF_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_RDONLY));
   struct stat info;
   if (fstat(fd, &info) != 0) {
     const int error = errno;
     close(fd);
     return ErrnoToStatus(error, "stat", path);
-  }
-  if (!S_ISREG(info.st_mode)) {
-    close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   }
   return std::make_unique<PosixReadableFile>(fd, static_cast<uint64_t>(info.st_size), path);
 }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
-#include "core/base/file_system.h"
+#include "core/base/regular_file.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 
@@ -89,9 +89,13 @@ void Rows::AppendRow(std::string* out) const {
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenNamed(const std::string& path, bool memory) {
   if (!memory) {
     // SQLite would create the file with the umask's mode.
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return ErrnoToStatus(errno, "open", path);
+    GDF_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_RDWR | O_CREAT | O_NOFOLLOW));
     close(fd);
+    for (const char* beside : {"-wal", "-shm"}) {
+      absl::StatusOr<int> fd_beside = OpenRegularFile(path + beside, O_RDWR | O_NOFOLLOW);
+      if (fd_beside.ok()) close(*fd_beside);
+      if (!absl::IsNotFound(fd_beside.status())) GDF_RETURN_IF_ERROR(fd_beside.status());
+    }
   }
   sqlite3* handle = nullptr;
   const int rc = sqlite3_open_v2(memory ? ":memory:" : path.c_str(), &handle,

@@ -10,12 +10,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/file_system.h"
+#include "core/base/regular_file.h"
+#include "core/base/status_macros.h"
 
 namespace gdf::trust {
 
 absl::StatusOr<LockFile> LockFile::Acquire(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return ErrnoToStatus(errno, "open the lock file", path);
+  GDF_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_RDWR | O_CREAT | O_NOFOLLOW));
   LockFile lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoToStatus(errno, "lock", path);

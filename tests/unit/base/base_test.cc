@@ -1,11 +1,19 @@
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
+#include "absl/strings/match.h"
 #include "core/base/encoding.h"
 #include "core/base/file_system.h"
 #include "core/base/hash.h"
 #include "core/base/ids.h"
 #include "core/base/log.h"
 #include "core/base/name.h"
+#include "core/base/regular_file.h"
 #include "core/base/rng.h"
 #include "core/base/text.h"
 
@@ -128,6 +136,37 @@ TEST_CASE("a full disk is reported as such and leaves the old file") {
   fs.set_capacity_bytes(5);
   CHECK(fs.WriteAtomic("/x", "newer").code() == absl::StatusCode::kResourceExhausted);
   CHECK(fs.Read("/x").value() == "old");
+}
+
+TEST_CASE("what is no regular file is refused by name, and nothing waits for it") {
+  char folder[] = "/tmp/gdf-fs-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/f", target = path + "-target";
+  PosixFileSystem fs;
+  REQUIRE(fs.WriteAtomic(target, "text").ok());
+  const auto refused = [](const absl::Status& status, const std::string& name) {
+    return absl::IsInvalidArgument(status) && absl::StrContains(status.message(), name);
+  };
+  SECTION("a pipe") { REQUIRE(mkfifo(path.c_str(), 0600) == 0); }
+  SECTION("a device") { REQUIRE(symlink("/dev/zero", path.c_str()) == 0); }
+  SECTION("a folder") { REQUIRE(mkdir(path.c_str(), 0700) == 0); }
+  SECTION("a socket") {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    close(fd);
+  }
+  CHECK(refused(fs.Read(path).status(), path));
+  CHECK(refused(OpenRegularFile(path, O_RDONLY | O_NOFOLLOW).status(), path));
+  CHECK(absl::StrContains(LogToFile(path).message(), path));
+  CHECK(fs.Remove(path).ok());
+
+  REQUIRE(symlink(target.c_str(), path.c_str()) == 0);
+  CHECK(fs.Read(path).value() == "text");
+  CHECK(refused(OpenRegularFile(path, O_RDONLY | O_NOFOLLOW).status(), "symbolic link"));
+  CHECK(fs.RemoveTree(folder).ok());
 }
 
 }  // namespace
