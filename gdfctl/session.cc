@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/status_macros.h"
+#include "core/config/node_config.h"
 
 namespace gdf::ctl {
 namespace {
@@ -42,6 +43,7 @@ absl::StatusOr<control::Client*> Session::client() {
       return absl::InvalidArgumentError("--socket and --remote exclude each other: one daemon, one way to it");
     }
     endpoint.address = globals_.remote;
+    GDF_RETURN_IF_ERROR(Annotate(config::ParseEndpoint(globals_.remote).status(), "--remote"));
     GDF_ASSIGN_OR_RETURN(endpoint.certificate_pem, ReadPem("--cert", globals_.certificate));
     GDF_ASSIGN_OR_RETURN(endpoint.key_pem, ReadPem("--key", globals_.key));
     GDF_ASSIGN_OR_RETURN(endpoint.ca_pem, ReadPem("--ca", globals_.ca));

@@ -70,6 +70,18 @@ absl::Status CheckText(std::string_view what, std::string_view text, size_t max_
   return absl::OkStatus();
 }
 
+absl::Status CheckUtf8(std::string_view what, std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = SequenceLength(text.substr(at));
+    if (length == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(ToAbsl(what), " has bytes that are not UTF-8 at byte ", at));
+    }
+    at += length;
+  }
+  return absl::OkStatus();
+}
+
 std::string SafeText(std::string_view text, size_t max_bytes) {
   std::string safe;
   while (!text.empty()) {

@@ -19,6 +19,9 @@ absl::Status CheckName(std::string_view what, std::string_view name);
 // other than tab and newline. kInvalidArgument; `what` names the field.
 absl::Status CheckText(std::string_view what, std::string_view text, size_t max_bytes);
 
+// Any text of valid UTF-8. kInvalidArgument; `what` names the field.
+absl::Status CheckUtf8(std::string_view what, std::string_view text);
+
 // `text` as CheckText accepts it: what it would refuse becomes '?', byte by byte, and so do characters that change the
 // order in which a line is shown; whole characters are cut off the end. For texts of other programs and machines.
 std::string SafeText(std::string_view text, size_t max_bytes);

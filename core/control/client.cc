@@ -1,11 +1,16 @@
 #include "core/control/client.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/base/encoding.h"
+#include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/control/convert.h"
 #include "proto/control.grpc.pb.h"
@@ -22,17 +27,59 @@ absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
+// gRPC writes what is wrong with certificates to its log, and has it in no status. What is nobody's affair is dropped
+// there.
+class TlsProblem {
+ public:
+  // From now on nothing is written to standard error by gRPC.
+  static void Watch() {
+    gpr_set_log_function([](gpr_log_func_args* line) { Get().Note(line->message); });
+    absl::MutexLock lock(&Get().mutex_);
+    Get().seen_ = absl::OkStatus();
+  }
+  static absl::Status Seen() {
+    absl::MutexLock lock(&Get().mutex_);
+    return Get().seen_;
+  }
+
+ private:
+  static TlsProblem& Get() {
+    static auto& problem = *new TlsProblem;
+    return problem;
+  }
+  void Note(absl::string_view line) {
+    absl::Status problem;
+    if (absl::StrContains(line, "Invalid private key")) {
+      problem = absl::InvalidArgumentError("the key is none in PEM form, or not that of the certificate");
+    } else if (absl::StrContains(line, "Invalid cert chain")) {
+      problem = absl::InvalidArgumentError("the certificate is none in PEM form");
+    } else if (absl::StrContains(line, "Could not load any root certificate")) {
+      problem = absl::InvalidArgumentError("the daemon's certificate is none in PEM form");
+    } else if (absl::StrContains(line, "certificate verify failed")) {
+      problem = absl::UnavailableError("what answers has another certificate than the daemon's that was given");
+    }
+    if (problem.ok()) return;
+    absl::MutexLock lock(&mutex_);
+    seen_ = std::move(problem);
+  }
+
+  absl::Mutex mutex_;
+  absl::Status seen_ ABSL_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
 struct Client::Impl {
   std::unique_ptr<v1::Control::Stub> stub;
   absl::Duration timeout;
   std::string where;
+  bool remote = false;
 
   // One unary call with the timeout; names the daemon when nothing answers.
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> Call(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                              const Request& request) {
+    GDF_RETURN_IF_ERROR(CheckTexts(request));
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(SystemClock().Now() + timeout));
     Reply reply;
@@ -41,8 +88,20 @@ struct Client::Impl {
   }
   absl::Status Finish(const grpc::Status& status) const {
     absl::Status result = ToStatus(status);
+    if (remote && result.code() == absl::StatusCode::kUnavailable) {
+      const absl::Status tls = TlsProblem::Seen();
+      if (!tls.ok()) return Annotate(tls, where);
+      if (absl::StrContains(result.message(), "DNS resolution failed")) {
+        return absl::UnavailableError(absl::StrCat("no address is known for ", where, "; is the host's name right?"));
+      }
+    }
     if (result.code() == absl::StatusCode::kUnavailable &&
         result.message().find("failed to connect") != absl::string_view::npos) {
+      if (remote) {
+        return absl::UnavailableError(
+            absl::StrCat("no gdfd answers at ", where, ", or it does not know this certificate: is it running there, with "
+                         "remote_control in its gdfd.yaml, and is the certificate in its client_certificates?"));
+      }
       if (result.message().find("Permission denied") != absl::string_view::npos) {
         return absl::PermissionDeniedError(absl::StrCat("you may not open ", where, ": be root or the user gdfd runs as"));
       }
@@ -70,6 +129,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Endpoint& endpoint
     channel = grpc::CreateCustomChannel("unix:" + endpoint.socket, grpc::InsecureChannelCredentials(), arguments);
   } else if (!endpoint.address.empty()) {
     impl->where = endpoint.address;
+    impl->remote = true;
+    TlsProblem::Watch();
     arguments.SetSslTargetNameOverride(kTlsName);
     channel = grpc::CreateCustomChannel(
         endpoint.address,
@@ -153,11 +214,13 @@ absl::Status Client::ChangeNode(const std::string& node, NodeChange change, cons
 
 absl::StatusOr<UploadResult> Client::Upload(const std::string& manifest_name, std::vector<UploadFile> files,
                                             const std::function<void(uint64_t)>& progress) {
+  v1::UploadPiece piece;
+  piece.set_manifest_name(manifest_name);
+  GDF_RETURN_IF_ERROR(CheckTexts(piece));
+  for (const UploadFile& file : files) GDF_RETURN_IF_ERROR(CheckUtf8("a file's name", file.name));
   grpc::ClientContext context;
   v1::UploadReply reply;
   std::unique_ptr<grpc::ClientWriter<v1::UploadPiece>> writer = impl_->stub->Upload(&context, &reply);
-  v1::UploadPiece piece;
-  piece.set_manifest_name(manifest_name);
   bool open = writer->Write(piece);
   uint64_t sent = 0;
   for (const UploadFile& file : files) {
@@ -223,12 +286,13 @@ struct JobWatch::Impl {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::JobUpdate>> reader;
   bool finished = false;
+  absl::Status refused = {};  // then there is no reader
 };
 
 JobWatch::JobWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 JobWatch::~JobWatch() {
-  if (impl_->finished) return;
+  if (impl_->finished || !impl_->refused.ok()) return;
   impl_->context.TryCancel();
   impl_->reader->Finish();
 }
@@ -236,6 +300,7 @@ JobWatch::~JobWatch() {
 void JobWatch::Cancel() { impl_->context.TryCancel(); }
 
 std::optional<JobUpdate> JobWatch::Next() {
+  if (!impl_->refused.ok()) return std::nullopt;
   v1::JobUpdate in;
   while (impl_->reader->Read(&in)) {
     JobUpdate update;
@@ -252,6 +317,7 @@ std::optional<JobUpdate> JobWatch::Next() {
 
 absl::Status JobWatch::Finish() {
   impl_->finished = true;
+  GDF_RETURN_IF_ERROR(impl_->refused);
   return impl_->client.Finish(impl_->reader->Finish());
 }
 
@@ -262,7 +328,8 @@ std::unique_ptr<JobWatch> Client::WatchJob(const WatchRequest& request) {
   out.set_from_round(request.from_round);
   out.set_follow(request.follow);
   auto impl = std::unique_ptr<JobWatch::Impl>(new JobWatch::Impl{*impl_, {}, nullptr});
-  impl->reader = impl_->stub->WatchJob(&impl->context, out);
+  impl->refused = CheckTexts(out);
+  if (impl->refused.ok()) impl->reader = impl_->stub->WatchJob(&impl->context, out);
   return std::unique_ptr<JobWatch>(new JobWatch(std::move(impl)));
 }
 
@@ -275,6 +342,7 @@ absl::Status Client::CancelJob(const std::string& job) {
 absl::Status Client::Export(const std::string& job, ExportSink& sink) {
   v1::ExportRequest request;
   request.set_job(job);
+  GDF_RETURN_IF_ERROR(CheckTexts(request));
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::FilePiece>> reader = impl_->stub->Export(&context, request);
   v1::FilePiece piece;
@@ -299,6 +367,7 @@ absl::StatusOr<GenerateResult> Client::Generate(const GenerateRequest& request,
   out.set_temperature(request.temperature);
   out.set_top_k(request.top_k);
   out.set_seed(request.seed);
+  GDF_RETURN_IF_ERROR(CheckTexts(out));
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GeneratePiece>> reader = impl_->stub->Generate(&context, out);
   GenerateResult result;
@@ -322,6 +391,7 @@ absl::StatusOr<std::string> Client::RotateKey() {
 absl::StatusOr<std::string> Client::Backup(const std::string& passphrase) {
   v1::BackupRequest request;
   request.set_passphrase(passphrase);
+  GDF_RETURN_IF_ERROR(CheckTexts(request));
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::BackupPiece>> reader = impl_->stub->Backup(&context, request);
   std::string archive;

@@ -1,5 +1,8 @@
 #include "core/control/convert.h"
 
+#include "core/base/name.h"
+#include "core/base/status_macros.h"
+
 namespace gdf::control {
 namespace {
 
@@ -20,6 +23,26 @@ JobPhase PhaseFrom(v1::JobPhase phase) {
 }
 
 }  // namespace
+
+absl::Status CheckTexts(const google::protobuf::Message& message) {
+  using Field = google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const Field*> fields;
+  reflection.ListFields(message, &fields);
+  for (const Field* field : fields) {
+    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->type() == Field::TYPE_MESSAGE) {
+        GDF_RETURN_IF_ERROR(CheckTexts(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                                            : reflection.GetMessage(message, field)));
+      } else if (field->type() == Field::TYPE_STRING) {
+        GDF_RETURN_IF_ERROR(CheckUtf8(field->name(), field->is_repeated() ? reflection.GetRepeatedString(message, field, i)
+                                                                          : reflection.GetString(message, field)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
 
 Gpu FromProto(const v1::Gpu& in) { return {in.name(), in.memory_bytes()}; }
 

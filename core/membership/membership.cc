@@ -446,8 +446,9 @@ Task<bool> Membership::WaitApplied(uint64_t index, absl::Duration timeout) {
   co_return true;
 }
 
-Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(wire::CommandBody body) {
-  absl::StatusOr<wire::CommandResult> result = co_await Propose(std::move(body));
+Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(
+    wire::CommandBody body, absl::Duration timeout) {
+  absl::StatusOr<wire::CommandResult> result = co_await Propose(std::move(body), timeout);
   if (result.ok() && !result->status.ok()) co_return result->status;
   co_return result;
 }

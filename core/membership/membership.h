@@ -34,6 +34,8 @@ struct Environment {
 // On the executor. Sets the transport's admission policy and keeps its address book.
 class Membership {
  public:
+  static constexpr absl::Duration kProposeTimeout = absl::Seconds(20);
+
   explicit Membership(Environment env);
   ~Membership();
 
@@ -65,9 +67,10 @@ class Membership {
   // could not be recorded, as far as known (kUnavailable: no coordinator; kDeadlineExceeded).
   // `result.status`: the network's verdict.
   Task<absl::StatusOr<wire::CommandResult>> Propose(wire::CommandBody body,
-                                                    absl::Duration timeout = absl::Seconds(20));
+                                                    absl::Duration timeout = kProposeTimeout);
   // Propose, with the verdict as the status.
-  Task<absl::StatusOr<wire::CommandResult>> ProposeChecked(wire::CommandBody body);
+  Task<absl::StatusOr<wire::CommandResult>> ProposeChecked(
+      wire::CommandBody body, absl::Duration timeout = kProposeTimeout);
 
   // Resumes once entry `index` is applied here (true), or when `timeout` has passed (false).
   Task<bool> WaitApplied(uint64_t index, absl::Duration timeout);

@@ -15,7 +15,8 @@ namespace v1 = control::v1;
 namespace {
 
 constexpr size_t kBackupPieceBytes = size_t{1} << 20;
-constexpr absl::Duration kTellLeaving = absl::Seconds(5);  // somebody waits at a terminal
+// For the coordinator's answer: somebody waits at a terminal.
+constexpr absl::Duration kAnswerWithin = absl::Seconds(5);
 
 }  // namespace
 
@@ -29,10 +30,19 @@ absl::Status ControlService::CheckOperator(const char* what) const {
 }
 
 absl::StatusOr<wire::CommandResult> ControlService::Propose(wire::CommandBody body) {
-  return bridge_.Await<absl::StatusOr<wire::CommandResult>>(
+  absl::StatusOr<wire::CommandResult> result = bridge_.Await<absl::StatusOr<wire::CommandResult>>(
       [this, body = std::move(body)]() mutable {
-        return node_.membership.ProposeChecked(std::move(body));
+        return node_.membership.ProposeChecked(std::move(body), kAnswerWithin);
       });
+  const bool late = absl::IsDeadlineExceeded(result.status());
+  if (!late && !absl::IsUnavailable(result.status())) return result;
+  const std::string why =
+      bridge_.OnExecutor([&] { return Names().In(ToStd(result.status().message())); });
+  return absl::Status(
+      result.status().code(),
+      absl::StrCat("the coordinator does not answer: ", why,
+                   late ? "; it may have recorded this all the same: look before asking again"
+                        : "; is gdfd running there, and reachable? Nothing changes without it"));
 }
 
 grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusRequest*,
@@ -156,7 +166,7 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
     using Told = absl::StatusOr<wire::CommandResult>;
     const Told told = bridge_.Await<Told>([this] {
       return node_.membership.Propose(wire::RemoveNode{node_.transport.self(), "it left"},
-                                      kTellLeaving);
+                                      kAnswerWithin);
     });
     verdict = told.ok() ? told->status : told.status();
     if (absl::IsPermissionDenied(verdict)) verdict = absl::OkStatus();

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 #include "tests/support/fake_gdfd.h"
 
 namespace gdf::control {
@@ -31,6 +33,27 @@ TEST_CASE("No daemon is unavailable and the message names the socket") {
 
 TEST_CASE("An endpoint needs a socket or an address") {
   CHECK(Client::Connect({}).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("What is not UTF-8 is not sent, and named") {
+  FakeGdfd gdfd;
+  const auto client = ClientOf(gdfd);
+  const std::string bad = "a\xff";
+  const auto refused = [](const absl::Status& status, std::string_view field) {
+    return status == absl::InvalidArgumentError(
+                         absl::StrCat(ToAbsl(field), " has bytes that are not UTF-8 at byte 1"));
+  };
+  CHECK(refused(client->CreateNetwork(bad).status(), "name"));
+  CHECK(refused(client->Join(bad, "").status(), "invite"));
+  CHECK(refused(client->Backup(bad).status(), "passphrase"));
+  CHECK(refused(client->Generate({.job = "j1", .prompt = bad}, nullptr).status(), "prompt"));
+  CHECK(refused(client->Upload("data", {FileOf(bad, "")}, nullptr).status(), "a file's name"));
+  SubmitRequest submit;
+  submit.inputs = {{"data", bad}};
+  CHECK(refused(client->Submit(submit).status(), "value"));  // of an input
+  const auto watch = client->WatchJob({.job = bad});
+  CHECK_FALSE(watch->Next());
+  CHECK(refused(watch->Finish(), "job"));
 }
 
 TEST_CASE("The daemon's code and message arrive") {

@@ -86,6 +86,19 @@ TEST_CASE("Usage errors end with 4 and leave standard output empty") {
   CHECK(RunWith({"key"}).err == "gdfctl: a command is missing: gdfctl key with one of rotate\n");
 }
 
+TEST_CASE("A remote address that is none is told before anything is tried") {
+  FakeGdfd gdfd;
+  PosixFileSystem files;
+  const std::string pem = gdfd.folder() + "/some.pem";
+  REQUIRE(files.WriteAtomic(pem, "pem").ok());
+  for (const std::string address : {"example.org", "example.org:99999", "unix:/run/gdf/control.sock", "a b:1"}) {
+    const Outcome outcome = RunWith({"status", "--remote", address, "--cert", pem, "--key", pem, "--ca", pem});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 4);
+    CHECK(outcome.err.rfind("gdfctl: --remote: '" + address + "' is no address", 0) == 0);
+  }
+}
+
 TEST_CASE("No daemon ends with 2") {
   const Outcome outcome = RunWith({"status"}, {{"GDF_SOCKET", "/nonexistent/s"}});
   CHECK(outcome.code == 2);

@@ -293,14 +293,21 @@ TEST_CASE(
   }
   REQUIRE(
       connect(pin, listed.pem.certificate, listed.pem.private_key)->CreateNetwork("my-net").ok());
-  CHECK(
-      connect(pin, unlisted.pem.certificate, unlisted.pem.private_key)->Status().status().code() ==
-      StatusCode::kUnavailable);
+  CHECK(Says(connect(pin, unlisted.pem.certificate, unlisted.pem.private_key)->Status().status(),
+             StatusCode::kUnavailable, address));
   CHECK(connect(pin, "", "")->Status().status().code() == StatusCode::kUnavailable);
-  CHECK(connect(unlisted.pem.certificate, listed.pem.certificate, listed.pem.private_key)
-            ->Status()
-            .status()
-            .code() == StatusCode::kUnavailable);  // not the node that the caller pinned
+  CHECK(Says(connect(unlisted.pem.certificate, listed.pem.certificate, listed.pem.private_key)
+                 ->Status()
+                 .status(),
+             StatusCode::kUnavailable, "another certificate"));  // not the node that was pinned
+  CHECK(Says(connect("none", listed.pem.certificate, listed.pem.private_key)->Status().status(),
+             StatusCode::kInvalidArgument, "the daemon's certificate is none"));
+  CHECK(Says(connect(pin, "none", listed.pem.private_key)->Status().status(),
+             StatusCode::kInvalidArgument, "the certificate is none"));
+  for (const std::string& key : {std::string("none"), second.pem.private_key}) {
+    CHECK(Says(connect(pin, listed.pem.certificate, key)->Status().status(),
+               StatusCode::kInvalidArgument, "the key is none in PEM form, or not that"));
+  }
 
   // Somebody who speaks without TLS gets nothing.
   const auto plain =

@@ -104,6 +104,20 @@ TEST_CASE("A member leaves, a coordinator may not") {
   CHECK(n2.restarted() == "leaving the network");
 }
 
+TEST_CASE("Who asks while the coordinator is away is told so soon") {
+  LoopThread loop;
+  auto n1 = std::make_unique<TestMember>(loop, 1);
+  n1->Found();
+  ServiceNode n2(loop, 2);
+  const std::string invite = *n1->MakeInvite({Role::kAdmin, Role::kSubmitter}).ToText();
+  REQUIRE(n2.Client()->Join(invite, "").ok());
+  n1.reset();
+  const absl::Time begun = absl::Now();
+  CHECK(Says(n2.Client()->CreateInvite("contributor", absl::Hours(1), 1).status(),
+             StatusCode::kUnavailable, "the coordinator does not answer: node n1 "));
+  CHECK(absl::Now() - begun < absl::Seconds(10));  // it is given 5 s
+}
+
 TEST_CASE("A node that was put out leaves, and does not say that it is still listed") {
   LoopThread loop;
   ServiceNode n1(loop, 1), n2(loop, 2);
