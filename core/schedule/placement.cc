@@ -78,6 +78,11 @@ void TakeResources(const JobRequest& job, const ChosenNode& chosen, NodeOffer* n
   }
 }
 
+// "1 node", "2 nodes".
+std::string Counted(int64_t count, const char* noun) {
+  return absl::StrFormat("%d %s%s", count, noun, count == 1 ? "" : "s");
+}
+
 // "needs 5.0 GiB of host memory (5.0 GiB: parameters ... + ...), more than the 4.0 GiB of the best
 // node, ws1": the sum that does not fit, for a person to act on.
 std::string Shortage(std::string_view kind, uint64_t need, uint64_t asked, const CostSum& sum,
@@ -110,8 +115,8 @@ std::string WhyTooSmall(const JobRequest& job, const std::vector<const NodeOffer
       }
     }
     if (most < static_cast<uint64_t>(needs.num_gpus)) {
-      return absl::StrFormat("needs %d GPUs on each node; the most that a node has is %d",
-                             needs.num_gpus, most);
+      return absl::StrFormat("needs %s on each node; the most that a node has is %d",
+                             Counted(needs.num_gpus, "GPU"), most);
     }
     if (best < needs.gpu_bytes) {
       return Shortage("GPU", needs.gpu_bytes, spec.gpu_memory_bytes, job.gpu_memory, best,
@@ -122,9 +127,9 @@ std::string WhyTooSmall(const JobRequest& job, const std::vector<const NodeOffer
                       most_host->total_memory_bytes, most_host->name);
     }
     return absl::StrFormat(
-        "needs %s of host memory and %d GPUs of %s on the same node; no node "
+        "needs %s of host memory and %s of %s on the same node; no node "
         "has both",
-        HumanBytes(needs.host_bytes), needs.num_gpus, HumanBytes(needs.gpu_bytes));
+        HumanBytes(needs.host_bytes), Counted(needs.num_gpus, "GPU"), HumanBytes(needs.gpu_bytes));
   }
   return Shortage("host", NeedsOf(job, false).host_bytes, spec.memory_bytes, job.host_memory_on_cpu,
                   most_host->total_memory_bytes, most_host->name);
@@ -144,6 +149,23 @@ struct Candidate {
   ChosenNode chosen;
   NodeOffer* node;
 };
+
+// How many nodes are left after each thing that a job asks of them.
+struct Suitable {
+  int64_t contribute = 0, able = 0, alive = 0, free = 0;
+};
+
+// "needs 2 nodes: 3 can contribute, ... 1 of those are free", and what its user can do.
+std::string WhyPending(int64_t needed, const Suitable& n) {
+  const char* help = n.contribute < needed ? "invite more (gdfctl invite), or ask for fewer: nodes.min"
+                     : n.able < needed     ? "add nodes that have it, or ask for less below nodes:"
+                     : n.alive < needed    ? "start gdfd on those that are not online (gdfctl node list)"
+                                           : "it begins when other jobs end (gdfctl job list)";
+  return absl::StrFormat(
+      "needs %s: %d can contribute, %d of them have the hardware, %d of those are alive, %d of "
+      "those are free; %s",
+      Counted(needed, "node"), n.contribute, n.able, n.alive, n.free, help);
+}
 
 Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
   const config::NodesSpec& spec = job.spec->nodes;
@@ -174,10 +196,8 @@ Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
     return p;
   }
   if (static_cast<int64_t>(candidates.size()) < spec.min) {
-    p.reason = absl::StrFormat(
-        "needs %d nodes: %d can contribute, %d of them have the hardware, %d of those are alive, "
-        "%d of those are free",
-        spec.min, contributors.size(), able, able_alive, candidates.size());
+    p.reason = WhyPending(spec.min, {static_cast<int64_t>(contributors.size()), able, able_alive,
+                                     static_cast<int64_t>(candidates.size())});
     return p;
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {

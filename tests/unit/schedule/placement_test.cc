@@ -81,8 +81,8 @@ TEST_CASE("a placed job takes its memory and task slot from later ones") {
   CHECK(p[1].lead == Id(2));
   CHECK(p[2].verdict == Verdict::kPending);
   CHECK(p[2].reason ==
-        "needs 1 nodes: 2 can contribute, 2 of them have the hardware, 2 of those are alive, 0 of "
-        "those are free");
+        "needs 1 node: 2 can contribute, 2 of them have the hardware, 2 of those are alive, 0 of "
+        "those are free; it begins when other jobs end (gdfctl job list)");
 
   NodeOffer two_slots = Node(1, 5);
   two_slots.free_tasks = 3;
@@ -98,6 +98,24 @@ TEST_CASE("a pending job leaves everything to the next") {
   CHECK(p[1].verdict == Verdict::kPlaced);
 }
 
+TEST_CASE("what a waiting job's user can do is told with why it waits") {
+  const JobSpec two = Spec(2, 2);
+  NodeOffer dead = Node(2, 8);
+  dead.alive = false;
+  const auto why = [&](const NodeOffer& second) {
+    return Place({Job(1, &two, 4)}, {Node(1, 8), second})[0].reason;
+  };
+  CHECK(Place({Job(1, &two, 4)}, {Node(1, 8)})[0].reason ==
+        "needs 2 nodes: 1 can contribute, 1 of them have the hardware, 1 of those are alive, 1 of "
+        "those are free; invite more (gdfctl invite), or ask for fewer: nodes.min");
+  CHECK(why(Node(2, 2)) ==
+        "needs 2 nodes: 2 can contribute, 1 of them have the hardware, 1 of those are alive, 1 of "
+        "those are free; add nodes that have it, or ask for less below nodes:");
+  CHECK(why(dead) ==
+        "needs 2 nodes: 2 can contribute, 2 of them have the hardware, 1 of those are alive, 1 of "
+        "those are free; start gdfd on those that are not online (gdfctl node list)");
+}
+
 TEST_CASE("nodes that are no contributors, dead or busy do not count") {
   const JobSpec spec = Spec(1, 4);
   NodeOffer other = Node(1, 8), dead = Node(2, 8), busy = Node(3, 8);
@@ -105,8 +123,8 @@ TEST_CASE("nodes that are no contributors, dead or busy do not count") {
   dead.alive = false;
   busy.free_tasks = 0;
   CHECK(Place({Job(1, &spec, 2)}, {other, dead, busy})[0].reason ==
-        "needs 1 nodes: 2 can contribute, 2 of them have the hardware, 1 of those are alive, 0 of "
-        "those are free");
+        "needs 1 node: 2 can contribute, 2 of them have the hardware, 1 of those are alive, 0 of "
+        "those are free; it begins when other jobs end (gdfctl job list)");
   CHECK(Place({Job(1, &spec, 2)}, {other, dead, busy, Node(4, 2)})[0].lead == Id(4));
   CHECK(Place({Job(1, &spec, 2)}, {})[0].verdict == Verdict::kPending);
 }
@@ -170,7 +188,7 @@ TEST_CASE("GPUs: why a job is refused") {
   JobSpec spec = Spec(1, 1);
   spec.nodes.device = Device::kGpu;
   CHECK(Place({Job(1, &spec, 10)}, {Node(1, 16)})[0].reason ==
-        "needs 1 GPUs on each node; the most that a node has is 0");
+        "needs 1 GPU on each node; the most that a node has is 0");
   CHECK(Place({Job(1, &spec, 20)}, {GpuNode(1, 16, 1, 16), Node(2, 64)})[0].reason ==
         "needs 20.0 GiB of GPU memory on each node (20.0 GiB: parameters 20.0 GiB), more than the "
         "16.0 GiB of the best node, n1");
@@ -179,7 +197,7 @@ TEST_CASE("GPUs: why a job is refused") {
       "needs 1.0 GiB of host memory on each node (1.0 GiB: outer state 1.0 GiB), more than the 0 B "
       "of the best node, n1");
   CHECK(Place({Job(1, &spec, 10)}, {GpuNode(1, 0, 1, 16), Node(2, 64)})[0].reason ==
-        "needs 1.0 GiB of host memory and 1 GPUs of 10.0 GiB on the same node; no node has both");
+        "needs 1.0 GiB of host memory and 1 GPU of 10.0 GiB on the same node; no node has both");
 }
 
 }  // namespace
