@@ -68,9 +68,11 @@ absl::Status ChildProcess::PlanLimits(const ChildOptions& options, SpawnRequest&
     memory_limit_ = "memory limit by control group";
   } else if (options.memory_bytes > 0) {
     request.limits.push_back({RLIMIT_DATA, options.memory_bytes});
-    memory_limit_ = "memory limit by control group (RLIMIT_DATA is used instead)";
+    memory_limit_ =
+        "memory limit by control group (RLIMIT_DATA is used instead); start gdfd by its systemd unit, which has "
+        "Delegate=yes";
   } else {
-    memory_limit_ = "no memory limit";
+    memory_limit_ = "memory limit: set limits.memory in gdfd.yaml, or start gdfd by its systemd unit";
   }
   return absl::OkStatus();
 }

@@ -12,11 +12,21 @@
 namespace gdf::supervisor {
 namespace {
 
-void Note(std::string_view wall, const absl::Status& status, SandboxReport* report) {
+// What the machine's owner can do about a wall that is missing.
+constexpr std::string_view kAllowNamespaces =
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, and user.max_user_namespaces "
+    "above 0; in a container by its settings), or run gdfd as root";
+constexpr std::string_view kAllowLandlock =
+    "boot a kernel of 5.13 or newer with landlock in its lsm= list, or allow it in the container";
+constexpr std::string_view kReport = "gdfd's log has more; where nothing explains it, report it";
+
+void Note(std::string_view wall, const absl::Status& status, std::string_view remedy,
+          SandboxReport* report) {
   if (status.ok()) {
     report->in_force.emplace_back(wall);
   } else {
-    report->missing.push_back(absl::StrCat(ToAbsl(wall), ": ", status.message()));
+    report->missing.push_back(
+        absl::StrCat(ToAbsl(wall), ": ", status.message(), "; ", ToAbsl(remedy)));
   }
 }
 
@@ -52,15 +62,15 @@ absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
   SandboxReport report;
   GDF_RETURN_IF_ERROR(DieWithParent(options.parent));
   GDF_RETURN_IF_ERROR(RequireOneThread());
-  Note("first to go when memory runs out", PreferInOutOfMemory(), &report);
+  Note("first to go when memory runs out", PreferInOutOfMemory(), kReport, &report);
   const absl::Status namespaces = EnterNamespaces();
-  Note("own network, IPC and mount namespaces", namespaces, &report);
+  Note("own network, IPC and mount namespaces", namespaces, kAllowNamespaces, &report);
   if (!options.gpu) {
-    Note("empty root folder", namespaces.ok() ? EnterEmptyRoot() : namespaces, &report);
+    Note("empty root folder", namespaces.ok() ? EnterEmptyRoot() : namespaces, kAllowNamespaces, &report);
   }
-  if (geteuid() == 0) Note("user of its own", DropUser(), &report);
+  if (geteuid() == 0) Note("user of its own", DropUser(), kReport, &report);
   GDF_RETURN_IF_ERROR(DieWithParent(options.parent));
-  Note("no capabilities", DropCapabilities(), &report);
+  Note("no capabilities", DropCapabilities(), kReport, &report);
   GDF_RETURN_IF_ERROR(MakeUndumpable());
   GDF_RETURN_IF_ERROR(SetNoNewPrivileges());
   report.in_force.emplace_back("no new privileges");
@@ -68,7 +78,7 @@ absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
   Note("no file access (Landlock)",
        EnterLandlock(options.gpu ? GpuReadable(options) : Paths{},
                      options.gpu ? GpuDevices() : Paths{}),
-       &report);
+       kAllowLandlock, &report);
   GDF_RETURN_IF_ERROR(EnterSeccomp(options.gpu));
   report.in_force.emplace_back("system-call filter");
   return report;

@@ -26,7 +26,8 @@ struct SandboxOptions {
 // What surrounds a worker, in words for `status`.
 struct SandboxReport {
   std::vector<std::string> in_force;  // "own network namespace", ...
-  std::vector<std::string> missing;  // "no file access (Landlock): not supported ..."; status warns
+  // "no file access (Landlock): not supported ...; boot a kernel ...": each with what helps; status warns
+  std::vector<std::string> missing;
 };
 
 // Irrevocably confines the calling process, which must have one thread. kFailedPrecondition when it

@@ -135,7 +135,8 @@ TEST_CASE("a child has the limits, environment and descriptors that it is given,
       options);
   // ulimit -d counts KiB.
   CHECK(ReadError(*child) == "262144\n0\n512\nthis none\nsocket\nalone\n");
-  CHECK(child->memory_limit() == "memory limit by control group (RLIMIT_DATA is used instead)");
+  CHECK(child->memory_limit() == "memory limit by control group (RLIMIT_DATA is used instead); start gdfd by its "
+                                 "systemd unit, which has Delegate=yes");
   CHECK_FALSE(child->has_cgroup());
   CHECK(AwaitEnd(*child).reason == Reason::kExited);
 }
