@@ -1,5 +1,7 @@
 #include "gdfd/state_folder.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/trust/private_file.h"
@@ -66,7 +68,25 @@ absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state
   if (!files.Exists(next_path)) return absl::OkStatus();
   GDF_ASSIGN_OR_RETURN(trust::NodeKey next, trust::NodeKey::Load(files, next_path));
   if (!state.member(next.id()).ok()) return absl::OkStatus();
+  GDF_RETURN_IF_ERROR(state.SetKeeper(next.id()));
   return files.Rename(next_path, state_dir + "/node.key");
+}
+
+// A record that another node kept, or of another network, would have this one wait for what does not come.
+absl::Status CheckKeyIsKeepers(FileSystem& files, const std::string& state_dir, state::State& state, const NodeId& node) {
+  GDF_ASSIGN_OR_RETURN(const std::optional<NodeId> keeper, state.keeper());
+  if (keeper == node) return absl::OkStatus();
+  if (!keeper || !state.has_network()) return state.SetKeeper(node);
+  const std::string previous_path = state_dir + "/previous.key";
+  if (files.Exists(previous_path)) {
+    GDF_ASSIGN_OR_RETURN(trust::NodeKey previous, trust::NodeKey::Load(files, previous_path));
+    if (previous.id() == *keeper) return state.member(node).ok() ? state.SetKeeper(node) : absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the key file ", state_dir, "/node.key is of node ", node.Short(), ", and the network's record ", state_dir,
+      "/state.db was kept by node ", keeper->Short(), ": they do not belong together. Put the other node's key or this "
+      "one's record there; or move ", state_dir, " aside and restore a backup with gdfd --restore; or run touch ", state_dir,
+      "/leave, which makes gdfd remove that record and its jobs"));
 }
 
 }  // namespace
@@ -90,6 +110,7 @@ absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string
   GDF_RETURN_IF_ERROR(AdoptNextKey(files, state_dir, *state));
   GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, state_dir, *state));
   GDF_ASSIGN_OR_RETURN(trust::NodeKey key, trust::NodeKey::LoadOrCreate(files, state_dir + "/node.key", rng));
+  GDF_RETURN_IF_ERROR(CheckKeyIsKeepers(files, state_dir, *state, key.id()));
   return NodeRecords{std::move(state), std::move(key)};
 }
 

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
 #include "core/state/records.h"
+#include "core/store/row_digest.h"
 #include "core/store/sqlite.h"
 #include "core/wire/state_commands.h"
 
@@ -90,7 +91,11 @@ class State {
   // kResourceExhausted when it is larger than `max_bytes`.
   absl::StatusOr<std::string> Snapshot(uint64_t max_bytes) { return db_->Serialize(max_bytes); }
   // Hash of everything that Apply determines; equal for equal logs. Reads all of it.
-  absl::StatusOr<Digest> StateDigest();
+  absl::StatusOr<Digest> StateDigest() { return rows_->Compute(); }
+
+  // The node that keeps this copy, which is no part of the network's state: none until SetKeeper.
+  absl::StatusOr<std::optional<NodeId>> keeper();
+  absl::Status SetKeeper(const NodeId& node);
 
   // Calls `watcher` after each applied entry, with its index, on the applying thread. It may query and add or
   // remove watchers (itself too), not apply. Lives until RemoveWatcher.
@@ -99,8 +104,13 @@ class State {
   void RemoveWatcher(WatcherId id);
 
  private:
-  explicit State(std::unique_ptr<store::Database> db) : db_(std::move(db)) {}
+  explicit State(std::unique_ptr<store::Database> db)
+      : db_(std::move(db)), rows_(std::make_unique<store::RowDigest>(*db_, "local")) {}
   static absl::StatusOr<std::unique_ptr<State>> Create(std::unique_ptr<store::Database> db);
+  absl::Status LoadRowDigest();
+  absl::Status SaveRowDigest();
+  // Whether the rows are those that applying has left.
+  absl::Status CheckRows();
   // Whether the newest entries, together about `max_bytes`, are numbered without gaps and have their chain digests.
   absl::Status CheckNewestEntries(uint64_t max_bytes);
   enum class Refusals { kRecorded, kDropped };
@@ -108,6 +118,7 @@ class State {
                                              Refusals refusals);
 
   std::unique_ptr<store::Database> db_;
+  std::unique_ptr<store::RowDigest> rows_;
   uint64_t last_applied_ = 0;
   int64_t last_time_ = 0;
   Digest chain_;

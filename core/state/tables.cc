@@ -9,7 +9,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -48,6 +48,12 @@ CREATE TABLE requests(
 CREATE TABLE log(log_index INTEGER PRIMARY KEY, at INTEGER NOT NULL, chain BLOB NOT NULL, command BLOB NOT NULL);
 )";
 
+// Of this copy alone: the digest of all other rows, and the node that keeps it; NULL until they are known.
+constexpr std::string_view kLocalTable = R"(
+CREATE TABLE local(one INTEGER PRIMARY KEY CHECK(one = 1), digest BLOB, keeper BLOB);
+INSERT INTO local(one) VALUES(1);
+)";
+
 // Version 1 kept the members of a job's newest epoch only.
 constexpr std::string_view kFromVersion1 = R"(
 ALTER TABLE job_members RENAME TO newest_members;
@@ -68,7 +74,8 @@ UPDATE jobs SET lead = (SELECT new_id FROM rotated WHERE old_id = lead) WHERE le
 UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE node IN (SELECT old_id FROM rotated);
 )";
 
-constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2};
+// Version 3 had nothing that says what its tables must hold, or whose they are.
+constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable};
 
 // The id that a node of `job_members m` has now.
 constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
@@ -142,20 +149,12 @@ absl::Status PrepareTables(store::Database& db) {
   GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(db));
   if (version == 0) {
     GDF_RETURN_IF_ERROR(db.Execute(kTables));
+    GDF_RETURN_IF_ERROR(db.Execute(kLocalTable));
   } else {
     for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
   }
   GDF_RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA user_version=", kVersion)));
   return transaction.Commit();
-}
-
-const std::vector<std::string_view>& DigestedTables() {
-  static const auto& tables = *new std::vector<std::string_view>{
-      "network ORDER BY one",  "coordinators ORDER BY node", "members ORDER BY seq",
-      "rotated ORDER BY old_id", "invites ORDER BY seq",     "jobs ORDER BY id",
-      "job_members ORDER BY job, epoch, position", "rounds ORDER BY job, round", "events ORDER BY id",
-      "requests ORDER BY log_index", "log ORDER BY log_index"};
-  return tables;
 }
 
 absl::StatusOr<Digest> DigestColumn(const store::Rows& rows, int column) {

@@ -15,8 +15,6 @@ namespace gdf::state {
 
 // Makes the tables of a new database. kFailedPrecondition when a newer version made them.
 absl::Status PrepareTables(store::Database& db);
-// The tables that Apply determines, each with the order of its rows: "members ORDER BY seq".
-const std::vector<std::string_view>& DigestedTables();
 
 inline store::Blob ToBlob(std::string_view bytes) { return {bytes}; }
 inline store::Blob ToBlob(const NodeId& id) {

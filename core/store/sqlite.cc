@@ -47,6 +47,10 @@ int BindValue(sqlite3_stmt* statement, int at, const Value& value) {
 
 }  // namespace
 
+void AppendColumn(int type, std::string_view bytes, std::string* out) {
+  absl::StrAppend(out, type, ":", bytes.size(), ":", ToAbsl(bytes), ";");
+}
+
 Rows::Rows(Rows&& other) noexcept
     : db_(other.db_),
       sql_(std::move(other.sql_)),
@@ -80,8 +84,7 @@ std::string_view Rows::Bytes(int column) const {
 void Rows::AppendRow(std::string* out) const {
   for (int i = 0; i < columns(); ++i) {
     const int type = sqlite3_column_type(statement_, i);
-    const std::string_view bytes = Bytes(i);  // of numbers: their text
-    absl::StrAppend(out, type, ":", bytes.size(), ":", ToAbsl(bytes), ";");
+    AppendColumn(type, Bytes(i), out);
   }
   out->push_back('\n');
 }
@@ -181,9 +184,7 @@ absl::StatusOr<uint64_t> Database::SizeBytes() {
   return bytes;
 }
 
-absl::Status Database::QuickCheck(uint64_t max_bytes) {
-  GDF_ASSIGN_OR_RETURN(const uint64_t bytes, SizeBytes());
-  if (bytes > max_bytes) return absl::OkStatus();
+absl::Status Database::QuickCheck() {
   GDF_ASSIGN_OR_RETURN(Rows rows, Query("PRAGMA quick_check(1)"));
   const std::string found(rows.Next() ? rows.Text(0) : "");
   GDF_RETURN_IF_ERROR(rows.status());

@@ -48,6 +48,9 @@ Value ToValue(Integer v) {
 
 class Database;
 
+// Appends a column's value in an unambiguous form: SQLite's number for its type, length, bytes (of numbers: their text).
+void AppendColumn(int type, std::string_view bytes, std::string* out);
+
 // The rows of one query. Move-only; must not outlive the database. Columns count from 0; views are valid until
 // the next call of Next().
 class Rows {
@@ -67,7 +70,7 @@ class Rows {
   double Real(int column) const;
   std::string_view Text(int column) const;
   std::string_view Bytes(int column) const;
-  // Appends the row in an unambiguous form (type, length, value of each column), for hashing.
+  // Appends the row, column by column as AppendColumn, for hashing.
   void AppendRow(std::string* out) const;
 
  private:
@@ -105,9 +108,10 @@ class Database {
   // The whole database, as of its last transaction, as the bytes of a database file. Reads all of
   // it. kResourceExhausted when it is larger than `max_bytes`.
   absl::StatusOr<std::string> Serialize(uint64_t max_bytes);
-  // SQLite's quick_check: pages, rows and constraints, not whether indexes agree with their tables. Reads all of it;
-  // nothing is read, and OK, when it is larger than `max_bytes`. kDataLoss, with the first damage found.
-  absl::Status QuickCheck(uint64_t max_bytes);
+  absl::StatusOr<uint64_t> SizeBytes();
+  // SQLite's quick_check: pages, rows and constraints, not whether indexes agree with their tables. Reads all of it.
+  // kDataLoss, with the first damage found.
+  absl::Status QuickCheck();
 
   absl::Status RunValues(std::string_view sql, const std::vector<Value>& values);
   absl::StatusOr<Rows> QueryValues(std::string_view sql, const std::vector<Value>& values);
@@ -119,10 +123,10 @@ class Database {
 
  private:
   friend class Rows;
+  friend class RowDigest;
   Database(sqlite3* db, std::string name) : db_(db), name_(std::move(name)) {}
   static absl::StatusOr<std::unique_ptr<Database>> OpenNamed(const std::string& path, bool memory);
   absl::Status Error(int code, std::string_view what);
-  absl::StatusOr<uint64_t> SizeBytes();
   absl::StatusOr<sqlite3_stmt*> Prepare(std::string_view sql, const std::vector<Value>& values);
   void Return(std::string sql, sqlite3_stmt* statement);
 

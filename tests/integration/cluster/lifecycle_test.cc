@@ -174,6 +174,24 @@ TEST_CASE("a node whose record is gone, emptied or open to others does not start
   CHECK(node.Ask({"status"})["node_id"] == id);
 }
 
+TEST_CASE("a node with another's key or record does not start, and names both") {
+  Cluster cluster(2);
+  const std::string ids[] = {cluster.node(0).id(), cluster.node(1).id()};
+  for (int i : {0, 1}) CHECK(cluster.node(i).Kill(SIGTERM) == 0);
+  namespace fs = std::filesystem;
+  const fs::path key = fs::path(cluster.node(1).state_folder()) / "node.key", aside = key.string() + ".aside";
+  fs::rename(key, aside);
+  fs::copy_file(fs::path(cluster.node(0).state_folder()) / "node.key", key);
+  const CtlResult refused = cluster.node(1).StartInVain();
+  INFO(refused.err);
+  CHECK(refused.code == 5);
+  CHECK(absl::StrContains(refused.err, "node.key is of node " + ids[0].substr(0, 10)));
+  CHECK(absl::StrContains(refused.err, "state.db was kept by node " + ids[1].substr(0, 10)));
+  fs::rename(aside, key);
+  cluster.node(1).Start();
+  CHECK(cluster.node(1).id() == ids[1]);
+}
+
 TEST_CASE("a daemon that is told to stop while it begins anew stops") {
   Cluster cluster(2);
   Node& node = cluster.node(1);

@@ -162,7 +162,7 @@ TEST_CASE("a state written by a newer version is left alone") {
   Folder folder;
   {
     auto db = *store::Database::Open(folder.db());
-    REQUIRE(db->Execute("PRAGMA user_version=4").ok());
+    REQUIRE(db->Execute("PRAGMA user_version=5").ok());
   }
   CHECK(absl::IsFailedPrecondition(State::Open(folder.db()).status()));
 }
@@ -181,7 +181,7 @@ TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
     auto db = *store::Database::Open(folder.db());
     REQUIRE(db->Execute("DROP TABLE job_members; CREATE TABLE job_members(job INTEGER NOT NULL, position INTEGER NOT NULL, "
                         "node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID; "
-                        "INSERT INTO job_members SELECT 1, seq, id FROM members; PRAGMA user_version=1")
+                        "INSERT INTO job_members SELECT 1, seq, id FROM members; DROP TABLE local; PRAGMA user_version=1")
                 .ok());
   }
   World w(*State::Open(folder.db()));
@@ -212,7 +212,7 @@ TEST_CASE("a state of version 2 names nodes by the ids that they have now") {
     const auto hex = [](std::string_view name) { return absl::StrCat("x'", IdOf(name).digest().ToHex(), "'"); };
     REQUIRE(db->Execute(absl::StrCat("UPDATE rotated SET new_id = ", hex("a2"), " WHERE old_id = ", hex("a"),
                                      "; UPDATE jobs SET lead = ", hex("a"), "; UPDATE events SET node = ", hex("a"),
-                                     " WHERE node = ", hex("a3"), "; PRAGMA user_version=2"))
+                                     " WHERE node = ", hex("a3"), "; DROP TABLE local; PRAGMA user_version=2"))
                 .ok());
   }
   World w(*State::Open(folder.db()));
@@ -243,6 +243,28 @@ TEST_CASE("a log whose entries and digests do not agree is not opened") {
   Folder folder;
   MakeFile(folder);
   REQUIRE(State::Open(folder.db()).ok());
+  {
+    auto db = *store::Database::Open(folder.db());
+    REQUIRE(db->Execute(change).ok());
+  }
+  const absl::Status opened = State::Open(folder.db()).status();
+  INFO(opened);
+  CHECK(absl::IsDataLoss(opened));
+  CHECK(opened.message().find(folder.db()) != absl::string_view::npos);
+}
+
+TEST_CASE("a change of any table is found when the file is opened") {
+  const std::string change = GENERATE(
+      "UPDATE network SET record = record || x'00'", "INSERT INTO coordinators VALUES(zeroblob(32))",
+      "UPDATE members SET roles = 1", "UPDATE members SET name = 'x'", "INSERT INTO rotated VALUES(x'00', x'01', 0)",
+      "UPDATE jobs SET rounds_done = 9 WHERE id = 2", "UPDATE jobs SET spec = spec || ' '", "DELETE FROM jobs WHERE id = 3",
+      "INSERT INTO invites VALUES(1, x'00', x'00', 1, 0, 0, 1, 0, 0, x'00')",
+      "INSERT INTO job_members VALUES(1, 1, 0, zeroblob(32))", "INSERT INTO rounds VALUES(1, 0, 1, 0, zeroblob(32), x'')",
+      "UPDATE events SET text = 'x' WHERE id = 1", "DELETE FROM events", "UPDATE requests SET result = x'00' WHERE log_index = 2",
+      "UPDATE log SET at = at + 1 WHERE log_index = 2", "DELETE FROM local");
+  CAPTURE(change);
+  Folder folder;
+  MakeFile(folder);
   {
     auto db = *store::Database::Open(folder.db());
     REQUIRE(db->Execute(change).ok());
@@ -324,6 +346,23 @@ class RandomCommands {
   World& w_;
   SeededRng rng_;
 };
+
+TEST_CASE("a file is opened again after whatever commands, applied, refused or dropped, and keeps its keeper") {
+  Folder folder;
+  World w(*State::Open(folder.db()));
+  w.Found();
+  REQUIRE(w.state->keeper()->has_value() == false);
+  REQUIRE(w.state->SetKeeper(IdOf("a")).ok());
+  RandomCommands commands(w, 7);
+  for (int i = 0; i < 200; ++i) {
+    commands.Step();
+    if (i % 20 != 0) continue;
+    const absl::StatusOr<std::unique_ptr<State>> again = State::Open(folder.db());
+    INFO("after " << i << " commands: " << again.status());
+    REQUIRE(again.ok());
+    CHECK((*again)->keeper()->value() == IdOf("a"));
+  }
+}
 
 TEST_CASE("equal logs give equal states, whatever the commands") {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
