@@ -175,6 +175,7 @@ class FolderSink final : public control::ExportSink {
 };
 
 absl::StatusOr<ExitCode> Export(Session& session, const std::string& id, const std::string& folder, bool force) {
+  if (folder.empty()) return absl::InvalidArgumentError("DIR '': an export needs the name of a folder");
   FileSystem& files = session.environment().files;
   if (absl::StatusOr<std::vector<std::string>> there = files.List(folder); there.ok() && !there->empty() && !force) {
     return absl::AlreadyExistsError(absl::StrCat(folder, " is not empty; give another folder, or --force to write into it"));

@@ -45,6 +45,10 @@ struct BackupOptions {
 
 absl::StatusOr<ExitCode> Backup(Session& session, const BackupOptions& options) {
   const std::string& path = options.path;
+  if (path.empty() || path == "-") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("FILE '", path, "': a backup needs the name of a file; it is not written to standard output"));
+  }
   if (!options.force && session.environment().files.Exists(path)) {
     return absl::AlreadyExistsError(absl::StrCat(path, " exists; give another name, or --force to replace it"));
   }

@@ -256,6 +256,17 @@ TEST_CASE("A backup replaces a file on demand only, and nothing but a file") {
   CHECK(*files.Read(folder + "/old") == "sealed");
 }
 
+TEST_CASE("A backup and an export without a name say what they need one of") {
+  FakeGdfd gdfd;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"backup", ""}, {"backup", "-"}, {"job", "export", "j1", ""}}) {
+    const auto refused = RunOn(gdfd, arguments);
+    CAPTURE(arguments, refused.err);
+    CHECK(refused.code == 4);
+    CHECK(refused.err.find("needs the name of a f") != std::string::npos);
+  }
+}
+
 TEST_CASE("An unknown job ends following at once") {
   FakeGdfd gdfd;
   gdfd.watches = {{}};
