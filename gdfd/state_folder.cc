@@ -1,6 +1,7 @@
 #include "gdfd/state_folder.h"
 
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -21,6 +22,20 @@ std::string WayOut(const std::string& state_dir) {
 absl::Status ForgetNetwork(FileSystem& files, const std::string& state_dir) {
   for (const char* name : kDatabaseFiles) GDF_RETURN_IF_ERROR(files.RemoveTree(state_dir + name));
   return files.RemoveTree(state_dir + "/jobs");
+}
+
+// What FileSystem::Create leaves, "next.key.tmp-PID-N", when the process ends before Commit.
+bool IsUnfinishedWrite(const std::string& name) {
+  const size_t at = name.rfind(".tmp-");
+  return at != std::string::npos && name.find_first_not_of("0123456789-", at + 5) == std::string::npos;
+}
+
+absl::Status RemoveUnfinishedWrites(FileSystem& files, const std::string& state_dir) {
+  GDF_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(state_dir));
+  for (const std::string& name : names) {
+    if (IsUnfinishedWrite(name)) GDF_RETURN_IF_ERROR(files.Remove(absl::StrCat(state_dir, "/", name)));
+  }
+  return absl::OkStatus();
 }
 
 // The record is there, if empty, before the key is made: a key without it is of a node that has lost it.
@@ -72,19 +87,20 @@ absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state
   return files.Rename(next_path, state_dir + "/node.key");
 }
 
-// A record that another node kept, or of another network, would have this one wait for what does not come.
+// A record that another node kept and that does not know this one would have it wait for what does not come. One that knows
+// it may take the place of its own (docs/cli.md).
 absl::Status CheckKeyIsKeepers(FileSystem& files, const std::string& state_dir, state::State& state, const NodeId& node) {
   GDF_ASSIGN_OR_RETURN(const std::optional<NodeId> keeper, state.keeper());
   if (keeper == node) return absl::OkStatus();
-  if (!keeper || !state.has_network()) return state.SetKeeper(node);
+  if (!keeper || !state.has_network() || state.member(node).ok()) return state.SetKeeper(node);
   const std::string previous_path = state_dir + "/previous.key";
   if (files.Exists(previous_path)) {
     GDF_ASSIGN_OR_RETURN(trust::NodeKey previous, trust::NodeKey::Load(files, previous_path));
-    if (previous.id() == *keeper) return state.member(node).ok() ? state.SetKeeper(node) : absl::OkStatus();
+    if (previous.id() == *keeper) return absl::OkStatus();  // the record will say so once it is followed again
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "the key file ", state_dir, "/node.key is of node ", node.Short(), ", and the network's record ", state_dir,
-      "/state.db was kept by node ", keeper->Short(), ": they do not belong together. Put the other node's key or this "
+      "/state.db was kept by node ", keeper->Short(), " and does not know it: they do not belong together. Put the other node's key or this "
       "one's record there; or move ", state_dir, " aside and restore a backup with gdfd --restore; or run touch ", state_dir,
       "/leave, which makes gdfd remove that record and its jobs"));
 }
@@ -96,6 +112,7 @@ absl::Status CheckStateFolder(FileSystem& files, const std::string& state_dir) {
 }
 
 absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string& state_dir, Rng& rng) {
+  GDF_RETURN_IF_ERROR(RemoveUnfinishedWrites(files, state_dir));
   // A leave that was asked for is carried out when nothing of the network is open any more.
   const std::string leave = state_dir + "/leave";
   const bool leaving = files.Exists(leave);

@@ -23,8 +23,8 @@ struct NodeRecords {
   trust::NodeKey key;
 };
 
-// Opens both, or makes them for a node that has neither; first carries out a leave and a key rotation that were cut
-// short. kDataLoss when one of them is gone or damaged, kFailedPrecondition when they are two nodes', kPermissionDenied
+// Opens both, or makes them for a node that has neither; first clears up writes, a leave and a key rotation that
+// were cut short. kDataLoss when one of them is gone or damaged, kFailedPrecondition when they are two nodes', kPermissionDenied
 // when one is open to others; messages name the file and what to do. The caller holds the folder's lock.
 absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string& state_dir, Rng& rng);
 

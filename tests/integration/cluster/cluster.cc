@@ -120,6 +120,11 @@ std::vector<std::string> Node::Arguments() const {
           options_.worker.empty() ? GDF_WORKER_PROGRAM : options_.worker};
 }
 
+CtlResult Node::Gdfd(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), GdfdProgram());
+  return RunToEnd(std::move(arguments), {});
+}
+
 CtlResult Node::StartInVain() const { return RunToEnd(Arguments(), {}); }
 
 void Node::Start() {

@@ -53,6 +53,8 @@ class Node {
   void Start();
   // Expects that it ends before it serves.
   CtlResult StartInVain() const;
+  // Another gdfd, with these arguments alone, to its end.
+  CtlResult Gdfd(std::vector<std::string> arguments) const;
   // Expects it to end; the exit code, or 128 + signal. `signal` 0: it ends by itself.
   int Kill(int signal);
   void Restart(int signal) { Kill(signal), Start(); }

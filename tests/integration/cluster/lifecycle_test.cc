@@ -7,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/rng.h"
+#include "core/trust/node_key.h"
 #include "tests/integration/cluster/cluster.h"
 
 namespace gdf::cluster {
@@ -174,22 +176,41 @@ TEST_CASE("a node whose record is gone, emptied or open to others does not start
   CHECK(node.Ask({"status"})["node_id"] == id);
 }
 
-TEST_CASE("a node with another's key or record does not start, and names both") {
-  Cluster cluster(2);
-  const std::string ids[] = {cluster.node(0).id(), cluster.node(1).id()};
-  for (int i : {0, 1}) CHECK(cluster.node(i).Kill(SIGTERM) == 0);
+TEST_CASE("gdfd ends with the codes that docs/exit-codes.md lists") {
+  Cluster cluster(1);
+  const Node& node = cluster.node(0);
+  CHECK(node.Gdfd({"--version"}).code == 0);
+  CHECK(node.Gdfd({"--no-such-option"}).code == 4);
+  CHECK(node.Gdfd({"--listen", "nowhere"}).code == 4);
+  CHECK(node.Gdfd({"--state-dir", "/dev/null/here"}).code == 5);
+  const CtlResult help = node.Gdfd({"--help"});
+  CHECK(help.code == 0);
+  CHECK(absl::StrContains(help.out, "Exit codes: 0"));
+}
+
+TEST_CASE("a node whose key the record does not know does not start, and names both; an unfinished write goes") {
+  Cluster cluster(1);
+  Node& node = cluster.node(0);
+  const std::string id = node.id();
+  CHECK(node.Kill(SIGTERM) == 0);
   namespace fs = std::filesystem;
-  const fs::path key = fs::path(cluster.node(1).state_folder()) / "node.key", aside = key.string() + ".aside";
+  const fs::path folder = node.state_folder(), key = folder / "node.key", aside = folder / "aside",
+                 unfinished = folder / "next.key.tmp-12-3";
   fs::rename(key, aside);
-  fs::copy_file(fs::path(cluster.node(0).state_folder()) / "node.key", key);
-  const CtlResult refused = cluster.node(1).StartInVain();
+  SeededRng rng(5);
+  PosixFileSystem files;
+  const trust::NodeKey stranger = trust::NodeKey::Generate(rng);
+  REQUIRE(stranger.Save(files, key).ok());
+  const CtlResult refused = node.StartInVain();
   INFO(refused.err);
   CHECK(refused.code == 5);
-  CHECK(absl::StrContains(refused.err, "node.key is of node " + ids[0].substr(0, 10)));
-  CHECK(absl::StrContains(refused.err, "state.db was kept by node " + ids[1].substr(0, 10)));
+  CHECK(absl::StrContains(refused.err, "node.key is of node " + stranger.id().Short()));
+  CHECK(absl::StrContains(refused.err, "state.db was kept by node " + id.substr(0, 10)));
   fs::rename(aside, key);
-  cluster.node(1).Start();
-  CHECK(cluster.node(1).id() == ids[1]);
+  std::ofstream(unfinished).close();
+  node.Start();
+  CHECK(node.id() == id);
+  CHECK_FALSE(fs::exists(unfinished));
 }
 
 TEST_CASE("a daemon that is told to stop while it begins anew stops") {
