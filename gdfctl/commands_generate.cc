@@ -14,6 +14,7 @@ absl::StatusOr<ExitCode> Generate(Session& session, const control::GenerateReque
     text += piece;
     // A model can have learnt what moves a cursor; files get its bytes as they are.
     if (!session.json()) session.Print(session.environment().out_is_terminal ? Printable(piece) : piece);
+    return session.output();
   }));
   const double seconds = absl::ToDoubleSeconds(result.duration);
   if (session.json()) {

@@ -102,7 +102,10 @@ absl::StatusOr<ExitCode> Logs(Session& session, const std::string& id, bool foll
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   if (!follow) {
     const std::unique_ptr<control::JobWatch> watch = client->WatchJob({.job = id});
-    while (const std::optional<control::JobUpdate> update = watch->Next()) PrintUpdate(session, *update);
+    while (const std::optional<control::JobUpdate> update = watch->Next()) {
+      PrintUpdate(session, *update);
+      GDF_RETURN_IF_ERROR(session.output());
+    }
     GDF_RETURN_IF_ERROR(watch->Finish());
     return kExitOk;
   }
@@ -111,6 +114,7 @@ absl::StatusOr<ExitCode> Logs(Session& session, const std::string& id, bool foll
     const JobFollower::Item item = follower.Next(absl::InfiniteDuration());
     if (item.reconnecting) session.Say("gdfd went away; waiting for it to come back");
     if (item.update) PrintUpdate(session, *item.update);
+    GDF_RETURN_IF_ERROR(session.output());
     if (item.end && !item.end->ok()) return *item.end;
     if (item.end) return kExitOk;
   }

@@ -41,6 +41,12 @@ absl::StatusOr<ExitCode> CreateInvite(Session& session, const InviteOptions& opt
     session.PrintJson(ToJson(invite));
   } else {
     session.Print(invite.text + "\n");
+  }
+  if (const absl::Status shown = session.output(); !shown.ok()) {
+    return Annotate(shown, absl::StrCat("invite ", invite.id, " was made but not seen, and cannot be shown again (to be revoked with ",
+                                        session.CommandText("invite revoke " + invite.id), ")"));
+  }
+  if (!session.json()) {
     session.Say(absl::StrCat("lets ", invite.uses_left, invite.uses_left == 1 ? " node" : " nodes", " join as ", invite.roles,
                              " until ", UtcText(invite.expires), ": gdfctl join gdf1:…  It cannot be shown again."));
   }

@@ -88,6 +88,7 @@ absl::StatusOr<ExitCode> Status(Session& session, bool watch) {
       }
       last = std::move(now);
     }
+    GDF_RETURN_IF_ERROR(session.output());
     if (!watch || !session.environment().wait(kRedrawEvery)) return kExitOk;
   }
 }

@@ -1,6 +1,7 @@
 #include "gdfctl/run.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -64,6 +65,14 @@ std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& 
   return absl::StrCat("a command is missing: gdfctl ", path, "with one of ", absl::StrJoin(names, ", "));
 }
 
+// The code of a command that has done its work, unless what it printed went nowhere.
+ExitCode EndOf(Session& session, ExitCode code) {
+  const absl::Status written = session.output();
+  if (written.ok()) return code;
+  session.SayError(ToStd(written.message()));
+  return code == kExitOk ? ExitCodeOf(written.code()) : code;
+}
+
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments, Environment& environment) {
@@ -89,15 +98,17 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      app.exit(error, environment.out, environment.err);
-      return kExitOk;
+      std::ostringstream text;
+      app.exit(error, text, text);
+      session.Print(text.str());
+      return EndOf(session, kExitOk);
     }
     const std::string problem = CommandProblem(app, arguments);
     session.SayError(problem.empty() ? std::string(error.what()) + "; see gdfctl --help" : problem);
     return kExitUsage;
   }
   absl::StatusOr<ExitCode> code = chosen(session);
-  if (code.ok()) return *code;
+  if (code.ok()) return EndOf(session, *code);
   session.SayError(ToStd(code.status().message()));
   return ExitCodeOf(code.status().code());
 }

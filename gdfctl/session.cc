@@ -1,5 +1,8 @@
 #include "gdfctl/session.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -81,13 +84,27 @@ std::string Session::CommandText(const std::string& rest) const {
   return text + rest;
 }
 
-void Session::Print(std::string_view text) { environment_.out << text << std::flush; }
+void Session::Write(std::string_view text) {
+  if (!environment_.out) return;
+  errno = 0;
+  environment_.out << text << std::flush;
+  if (!environment_.out) output_error_ = errno;
+}
+
+absl::Status Session::output() {
+  Write("");
+  if (environment_.out) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("standard output did not take all data: ", output_error_ != 0 ? std::strerror(output_error_) : "write error"));
+}
+
+void Session::Print(std::string_view text) { Write(text); }
 
 void Session::PrintJson(const Json& object) {
   Json versioned = {{"schema_version", kSchemaVersion}};
   versioned.update(object);
   // Texts come from other machines: what is no UTF-8 becomes U+FFFD.
-  environment_.out << versioned.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
+  Write(versioned.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void Session::Say(std::string_view text) {

@@ -49,22 +49,26 @@ class Session {
   // "gdfctl job wait j1" for `rest` "job wait j1", with the flags of this call that say which daemon is meant.
   std::string CommandText(const std::string& rest) const;
 
-  // Data, as it is.
+  // Data, as it is. What prints as it goes asks output() whether there is a point in going on; Run() asks at the end.
   void Print(std::string_view text);
   // One line of JSON data, with the schema's version put first.
   void PrintJson(const Json& object);
+  // kDataLoss, naming standard output and the reason, when it has not taken all that was printed.
+  absl::Status output();
   // A line for people; not with --quiet.
   void Say(std::string_view text);
   // The end of a command with an error of the user's making or the network's.
   void SayError(std::string_view text);
 
  private:
+  void Write(std::string_view text);
   Style StyleOf(bool terminal) const;
   absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path);
 
   Environment& environment_;
   const Globals& globals_;
   std::unique_ptr<control::Client> client_;
+  int output_error_ = 0;  // errno of the first write that standard output did not take
 };
 
 }  // namespace gdf::ctl

@@ -359,7 +359,7 @@ absl::Status Client::Export(const std::string& job, ExportSink& sink) {
 }
 
 absl::StatusOr<GenerateResult> Client::Generate(const GenerateRequest& request,
-                                                const std::function<void(const std::string&)>& on_text) {
+                                                const std::function<absl::Status(const std::string&)>& on_text) {
   v1::GenerateRequest out;
   out.set_job(request.job);
   out.set_prompt(request.prompt);
@@ -373,7 +373,11 @@ absl::StatusOr<GenerateResult> Client::Generate(const GenerateRequest& request,
   GenerateResult result;
   v1::GeneratePiece piece;
   while (reader->Read(&piece)) {
-    if (!piece.text().empty()) on_text(piece.text());
+    if (const absl::Status taken = piece.text().empty() ? absl::OkStatus() : on_text(piece.text()); !taken.ok()) {
+      context.TryCancel();
+      reader->Finish();
+      return taken;
+    }
     if (piece.finished()) {
       result.tokens = piece.tokens();
       result.duration = absl::Seconds(piece.seconds());

@@ -105,8 +105,9 @@ class Client {
   std::unique_ptr<JobWatch> WatchJob(const WatchRequest& request);
   absl::Status CancelJob(const std::string& job);
   absl::Status Export(const std::string& job, ExportSink& sink);
+  // An error of `on_text` ends the sampling, and is returned.
   absl::StatusOr<GenerateResult> Generate(const GenerateRequest& request,
-                                          const std::function<void(const std::string&)>& on_text);
+                                          const std::function<absl::Status(const std::string&)>& on_text);
 
   absl::StatusOr<std::string> RotateKey();                           // the new node id
   absl::StatusOr<std::string> Backup(const std::string& passphrase);  // the sealed archive

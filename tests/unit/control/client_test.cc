@@ -154,12 +154,20 @@ TEST_CASE("Generated text comes piece by piece and the figures last") {
   b.set_seconds(0.5);
   gdfd.generate_pieces = {a, b};
   std::vector<std::string> pieces;
-  const auto result = ClientOf(gdfd)->Generate({.job = "j1", .prompt = "p", .seed = 3}, [&](const std::string& t) { pieces.push_back(t); });
+  absl::Status answer;
+  const auto take = [&](const std::string& text) {
+    pieces.push_back(text);
+    return answer;
+  };
+  const auto result = ClientOf(gdfd)->Generate({.job = "j1", .prompt = "p", .seed = 3}, take);
   REQUIRE(result.ok());
   CHECK(pieces == std::vector<std::string>{"In the ", "beginning"});
   CHECK(result->tokens == 9);
   CHECK(result->duration == absl::Milliseconds(500));
   CHECK(gdfd.generate_request.seed() == 3);
+  answer = absl::DataLossError("no more");
+  CHECK(ClientOf(gdfd)->Generate({.job = "j1", .prompt = "p"}, take).status() == answer);
+  CHECK(pieces.size() == 3);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -20,25 +21,31 @@ struct Outcome {
   std::string out, err;
 };
 
+// A machine without a terminal; `wait` is what every waiting answers.
+Environment EnvironmentOn(std::ostream& out, std::ostream& err, FileSystem& files, const Clock& clock, bool wait) {
+  return {.out = out,
+          .err = err,
+          .columns = [] { return 80; },
+          .variable = [](const std::string&) { return std::nullopt; },
+          .files = files,
+          .clock = clock,
+          .zone = absl::UTCTimeZone(),
+          .ask = nullptr,
+          .wait = [wait](absl::Duration) { return wait; },
+          .set_interrupt_notice = [](const std::string&) {}};
+}
+
 // `answer`: what is typed when asked; null: there is no terminal to ask on.
 Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {},
                 const char* answer = nullptr) {
   std::ostringstream out, err;
   PosixFileSystem files;
   const SystemClock clock;
-  Environment environment{.out = out,
-                          .err = err,
-                          .columns = [] { return 80; },
-                          .variable = [&](const std::string& name) -> std::optional<std::string> {
-                            const auto found = variables.find(name);
-                            return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-                          },
-                          .files = files,
-                          .clock = clock,
-                          .zone = absl::UTCTimeZone(),
-                          .ask = nullptr,
-                          .wait = [](absl::Duration) { return false; },
-                          .set_interrupt_notice = [](const std::string&) {}};
+  Environment environment = EnvironmentOn(out, err, files, clock, /*wait=*/false);
+  environment.variable = [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+  };
   if (answer != nullptr) environment.ask = [answer](const std::string&, bool) { return std::string(answer); };
   const int code = Run(arguments, environment);
   return {code, out.str(), err.str()};
@@ -134,6 +141,52 @@ TEST_CASE("An invite is data; what it means is told beside it") {
   CHECK(gdfd.invite_request.uses() == 3);
   CHECK(gdfd.invite_request.roles() == "contributor,submitter");
   CHECK(json::parse(RunOn(gdfd, {"--json", "invite"}).out).at("invite") == "gdf1:abc");
+}
+
+// Standard output on a disk that is full.
+Outcome RunOnFullDisk(std::vector<std::string> arguments) {
+  std::ofstream out("/dev/full");
+  REQUIRE(out);
+  std::ostringstream err;
+  PosixFileSystem files;
+  const SystemClock clock;
+  Environment environment = EnvironmentOn(out, err, files, clock, /*wait=*/true);
+  const int code = Run(arguments, environment);
+  return {code, "", err.str()};
+}
+
+TEST_CASE("What standard output does not take is an error of every command, and ends those that would go on") {
+  FakeGdfd gdfd;
+  const std::string job = WriteJob(gdfd);
+  PosixFileSystem files;
+  REQUIRE(files.WriteAtomic(gdfd.folder() + "/pass", "word\n").ok());
+  gdfd.submit_reply.set_job("j7");
+  gdfd.plan_reply.set_placeable(true);
+  gdfd.jobs_reply.add_jobs()->set_id("j1");
+  gdfd.nodes_reply.add_nodes()->set_name("alpha");
+  gdfd.watches = {{testing::EventUpdate(1, "begins")}};  // goes on after it
+  v1::FilePiece file;
+  file.mutable_file()->set_name("empty");
+  gdfd.SetExportPieces({file});
+  v1::GeneratePiece sampled;
+  sampled.set_text("light");
+  gdfd.generate_pieces = {sampled};
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"--help"}, {"job", "logs", "--help"}, {"--version"}, {"status"}, {"status", "-w"}, {"status", "-w", "--json"},
+           {"network", "create", "n"}, {"invite"}, {"invite", "--json"}, {"node", "list"}, {"job", "list"}, {"job", "list", "--json"},
+           {"job", "logs", "j1"}, {"job", "logs", "-f", "j1"}, {"job", "logs", "-f", "--json", "j1"},
+           {"job", "export", "j1", gdfd.folder() + "/out"}, {"generate", "j1", "--prompt", "x"},
+           {"generate", "j1", "--prompt", "x", "--json"}, {"submit", job}, {"plan", job}, {"validate", "--json", job},
+           {"backup", "--json", "--force", gdfd.folder() + "/b", "--passphrase-file", gdfd.folder() + "/pass"}}) {
+    std::vector<std::string> arguments = {"--socket", gdfd.socket()};
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    const Outcome outcome = RunOnFullDisk(arguments);
+    CAPTURE(command, outcome.err);
+    CHECK(outcome.code == 5);
+    CHECK(outcome.err.find("standard output did not take all data: No space left on device\n") != std::string::npos);
+  }
+  // What was made all the same can be undone.
+  CHECK(RunOnFullDisk({"--socket", gdfd.socket(), "invite"}).err.find("invite revoke i1") != std::string::npos);
 }
 
 TEST_CASE("The daemon's refusals keep their codes") {

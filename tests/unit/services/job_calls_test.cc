@@ -151,7 +151,10 @@ TEST_CASE("A job is uploaded, planned, submitted, watched to its end, exported a
 
   std::string text;
   const auto generated =
-      client->Generate(Sample("j1", 5), [&](const std::string& t) { text += t; });
+      client->Generate(Sample("j1", 5), [&](const std::string& t) {
+        text += t;
+        return absl::OkStatus();
+      });
   INFO(generated.status());
   REQUIRE(generated.ok());
   CHECK(text == "abcabcabcabcabc");
