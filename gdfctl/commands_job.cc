@@ -137,13 +137,13 @@ absl::StatusOr<ExitCode> Cancel(Session& session, const std::string& id) {
   return kExitOk;
 }
 
-// Writes an export into a folder; each file appears when it is whole.
+// Writes an export into a folder: none of its files is there before all are whole and none of their places is taken.
 class FolderSink final : public control::ExportSink {
  public:
   FolderSink(FileSystem& files, std::string folder) : files_(files), folder_(std::move(folder)) {}
 
   absl::Status Begin(const std::string& name, uint64_t size) override {
-    GDF_RETURN_IF_ERROR(Close());
+    GDF_RETURN_IF_ERROR(EndFile());
     for (const std::string& part : std::vector<std::string>(absl::StrSplit(name, '/'))) {
       if (part.empty() || part == "." || part == "..") {
         return absl::DataLossError(absl::StrCat("the daemon names a file '", Printable(name), "', which leads out of the folder"));
@@ -151,30 +151,35 @@ class FolderSink final : public control::ExportSink {
     }
     const std::string path = JoinPath(folder_, name);
     GDF_RETURN_IF_ERROR(files_.MakeFolders(FolderName(path), 0777));
-    GDF_ASSIGN_OR_RETURN(file_, files_.Create(path, 0666));
+    GDF_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.Create(path, 0666));
+    uncommitted_.push_back(std::move(file));
     written_.emplace_back(name, size);
     left_ = size;
     return absl::OkStatus();
   }
   absl::Status Data(absl::Span<const uint8_t> piece) override {
-    if (file_ == nullptr || piece.size() > left_) return absl::DataLossError("the daemon sends more bytes than it announced");
+    if (uncommitted_.empty() || piece.size() > left_) return absl::DataLossError("the daemon sends more bytes than it announced");
     left_ -= piece.size();
-    return file_->Append(piece);
+    return uncommitted_.back()->Append(piece);
   }
-  absl::Status Close() {
-    if (file_ == nullptr) return absl::OkStatus();
-    if (left_ > 0) return absl::DataLossError(absl::StrCat(written_.back().first, " is cut short by ", left_, " bytes"));
-    const absl::Status done = file_->Commit();
-    file_.reset();
-    return done;
+  // After the last byte of the last file.
+  absl::Status Commit() {
+    GDF_RETURN_IF_ERROR(EndFile());
+    for (const std::unique_ptr<WritableFile>& file : uncommitted_) GDF_RETURN_IF_ERROR(file->Commit());
+    return absl::OkStatus();
   }
   const std::vector<std::pair<std::string, uint64_t>>& written() const { return written_; }
 
  private:
+  absl::Status EndFile() const {
+    if (left_ == 0) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(Printable(written_.back().first), " is cut short by ", left_, " bytes"));
+  }
+
   FileSystem& files_;
   const std::string folder_;
-  std::unique_ptr<WritableFile> file_;
-  uint64_t left_ = 0;
+  std::vector<std::unique_ptr<WritableFile>> uncommitted_;
+  uint64_t left_ = 0;  // bytes of the last file
   std::vector<std::pair<std::string, uint64_t>> written_;
 };
 
@@ -187,7 +192,7 @@ absl::StatusOr<ExitCode> Export(Session& session, const std::string& id, const s
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   FolderSink sink(files, folder);
   GDF_RETURN_IF_ERROR(client->Export(id, sink));
-  GDF_RETURN_IF_ERROR(sink.Close());
+  GDF_RETURN_IF_ERROR(sink.Commit());
   Json list = Json::array();
   for (const auto& [name, bytes] : sink.written()) {
     list.push_back({{"name", name}, {"bytes", bytes}});

@@ -351,6 +351,38 @@ TEST_CASE("Export writes whole files below its folder only") {
   CHECK(!PosixFileSystem().Exists(folder + "/short"));
 }
 
+TEST_CASE("An export that cannot be whole leaves its folder as it was") {
+  FakeGdfd gdfd;
+  PosixFileSystem files;
+  std::vector<v1::FilePiece> pieces;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    pieces.emplace_back().mutable_file()->set_name(name);
+    pieces.back().mutable_file()->set_size(3);
+    pieces.emplace_back().set_data("new");
+  }
+  gdfd.SetExportPieces(pieces);
+  const std::string folder = gdfd.folder() + "/out";
+  const auto export_again = [&] { return RunOn(gdfd, {"job", "export", "j1", folder, "--force"}); };
+  REQUIRE(files.MakeFolders(folder + "/model.safetensors", 0700).ok());
+  REQUIRE(files.WriteAtomic(folder + "/config.json", "old").ok());
+  const Outcome refused = export_again();
+  CHECK(refused.code == 4);
+  CHECK(refused.err == "gdfctl: " + folder + "/model.safetensors is no regular file and is not replaced\n");
+  CHECK(*files.Read(folder + "/config.json") == "old");
+  CHECK(*files.List(folder) == std::vector<std::string>{"config.json", "model.safetensors"});
+
+  REQUIRE(files.Remove(folder + "/model.safetensors").ok());
+  gdfd.error = grpc::Status(grpc::StatusCode::UNAVAILABLE, "going down");  // after the last byte
+  CHECK(export_again().code == 2);
+  CHECK(*files.Read(folder + "/config.json") == "old");
+  CHECK(*files.List(folder) == std::vector<std::string>{"config.json"});
+
+  gdfd.error = grpc::Status::OK;
+  CHECK(export_again().code == 0);
+  CHECK(*files.Read(folder + "/config.json") == "new");
+  CHECK(*files.List(folder) == std::vector<std::string>{"config.json", "model.safetensors"});
+}
+
 TEST_CASE("Cancel and generate pass their arguments on") {
   FakeGdfd gdfd;
   CHECK(RunOn(gdfd, {"job", "cancel", "j3"}).code == 0);
