@@ -68,7 +68,7 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
     if (!missing.empty() && (answers.silent.empty() || (majority && waited >= env_.timings.majority))) {
       // The coordinators opened this epoch knowing that the others are gone.
       member_.Event(wire::Severity::kWarning,
-                    absl::StrCat("goes on without ", missing, ": rounds that only they hold are rolled back"));
+                    absl::StrCat("no longer waits for ", missing, ": rounds that only the others hold are rolled back"));
       co_return answers;
     }
     if (answers.silent.empty()) co_return answers;
@@ -104,8 +104,8 @@ std::string RoundLead::MissingQuorum(const Answers& answers) const {
       return answers.by_node.count(node) > 0;
     });
     if (there >= needed) continue;
-    std::string text = absl::StrCat(needed, " members of epoch ", epoch.epoch.value, " (", there, " of ",
-                                    epoch.members.size(), " answer");
+    std::string text = absl::StrCat(needed, " of the ", epoch.members.size(), " members of epoch ", epoch.epoch.value,
+                                    " (", there, there == 1 ? " answers" : " answer");
     for (const auto& [node, why] : answers.silent) {
       absl::StrAppend(&text, "; ", net::NamingPeer(why, node).message());
     }

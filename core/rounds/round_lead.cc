@@ -15,6 +15,7 @@ constexpr int kMaxAttempts = 8;      // exchanges of one round
 constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
 constexpr int kReportTries = 5;
 constexpr int kMaxBackoff = 6;       // a failed round is tried again after 1, 2, 4, ... 64 times the retry time
+constexpr int kFailuresToTell = 2;   // of rounds, until it is said that the job waits: one may be a node that is back at once
 constexpr uint32_t kAttemptBlock = 1024;  // attempts reserved by one write
 
 // The job cannot go on with these deltas, this disk or this state, or has waited as long as it may.
@@ -56,7 +57,7 @@ void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
   lost_[node] = net::NamingPeer(why, node);
   member_.Event(wire::Severity::kWarning,
-                absl::StrCat("round ", position_.round.value, " goes on without node ", node.Short(), ": ", why.message()));
+                absl::StrCat("round ", position_.round.value, " lost node ", node.Short(), ": ", why.message()));
 }
 
 absl::Status RoundLead::CheckMajority() const {
@@ -116,13 +117,16 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
     // It ends this lead, and the coordinators take no report of an epoch that is over.
     const absl::Duration give_up = Now() + env_.timings.call;
     while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
-    EpochRequest request{env_.job, epoch_.epoch, {}, std::string(why.message())};
+    EpochRequest request{env_.job, epoch_.epoch, {}, "lost "};
     for (const auto& [node, reason] : lost_) {
+      absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", reason.message());
       request.lost.push_back(node);
-      request.reason = absl::StrCat("lost ", reason.message());
     }
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
     if (!asked.ok()) Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});
+    if (!asked.ok() && failures_ == kFailuresToTell) {
+      member_.Event(wire::Severity::kWarning, absl::StrCat("waiting: ", asked.message()));
+    }
     co_await Sleep(env_.executor, asked.ok() ? env_.timings.epoch : backoff);
   } else {
     Log(LogLevel::kWarning, "round_failed", {{"job", ToString(env_.job)}, {"error", why}});

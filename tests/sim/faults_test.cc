@@ -95,7 +95,7 @@ TEST_CASE("fewer nodes than the job's minimum: it waits, and goes on when one is
   REQUIRE(job.RunToEnd());
   CheckSucceeded(job);
   CHECK(job.epoch().epoch == Epoch{1});
-  CHECK(job.HasEvent("waiting for 2 members of epoch 1 (1 of 2 answer"));
+  CHECK(job.HasEvent("waiting for 2 of the 2 members of epoch 1 (1 answers; node "));
 }
 
 TEST_CASE("fewer nodes than the minimum for good: the job fails and says who is missing") {

@@ -72,7 +72,7 @@ TEST_CASE("a member that stays away is left out, and finds the job's end when it
   CHECK(end["phase"] == "succeeded");
   CHECK(end["epoch"] == 2);
   CHECK(end["members"].size() == 2);
-  CHECK(log.HasEvent("goes on without node"));
+  CHECK(log.HasEvent("lost node"));
   CheckRounds(log, kRounds);
   victim.Start();
   victim.AwaitStatus([](const Json& status) { return status["coordinator_connected"] == true; });

@@ -111,7 +111,7 @@ TEST_CASE("a worker that hangs is left behind when the round's deadline has pass
   Node& node = MemberThatFollows(cluster, job);
   const pid_t worker = WorkerOf(node);
   kill(worker, SIGSTOP);
-  log.AwaitEvent("goes on without node");
+  log.AwaitEvent("lost node");
   const Json end = log.AwaitEnd();
   CHECK(end["phase"] == "succeeded");
   CHECK(end["members"].size() == 2);

@@ -391,16 +391,40 @@ TEST_CASE(
   SECTION("waited for") {
     id = net.Submit(net.coordinator(), JobYaml("  count: 3\n"));
     REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
-    net.Crash(n3);
+    auto& lost = net.Job(id).lead == n3.id() ? n2 : n3;
+    net.Crash(lost);
     net.Pass(absl::Minutes(2));
     CHECK(net.Job(id).phase == state::JobPhase::kRunning);
-    net.Start(n3);
+    CHECK(net.HasEvent("waiting: job j1 needs 3 nodes and has 2 left (lost node " + lost.id().Short()));
+    net.Start(lost);
     REQUIRE(net.Finishes(id));
     CHECK(net.Job(id).members.size() == 3);
   }
   INFO(net.Job(id).reason);
   CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
   CHECK(net.Job(id).rounds_done == 3);
+}
+
+TEST_CASE("An epoch without several nodes names them all") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  for (int n = 2; n <= 4; ++n) net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 4\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 1; }));
+  std::vector<std::string> lost;
+  for (int n = 2; n <= 4 && lost.size() < 2; ++n) {
+    if (net.node(n).id() == net.Job(id).lead) continue;
+    lost.push_back(net.node(n).id().Short());
+    net.Crash(net.node(n));
+  }
+  REQUIRE(net.Finishes(id));
+  const std::vector<state::Event> events = *net.coordinator().state->events(0);
+  const auto epoch = std::find_if(events.begin(), events.end(), [](const state::Event& e) {
+    return e.text.find("epoch 2 with 2 nodes: lost ") != std::string::npos;
+  });
+  REQUIRE(epoch != events.end());
+  INFO(epoch->text);
+  for (const std::string& node : lost) CHECK(epoch->text.find("node " + node) != std::string::npos);
 }
 
 TEST_CASE("All nodes are killed and started again: the job goes on by itself") {
