@@ -131,8 +131,9 @@ absl::Status Applier::On(const wire::ReportJob& c) {
                                  absl::StrCat("job ", ToString(c.job), " went back from ", job.rounds_done,
                                               " rounds to ", c.round.value)));
   }
-  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM rounds WHERE job = ? AND (round >= ? OR round < ?)", c.job.value,
-                              c.round.value,
+  // Two ranges: with OR, SQLite looks at every round of the job.
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM rounds WHERE job = ? AND round >= ?", c.job.value, c.round.value));
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM rounds WHERE job = ? AND round < ?", c.job.value,
                               static_cast<int64_t>(done) - static_cast<int64_t>(State::kMaxRoundsPerJob)));
   const std::string metrics = wire::EncodeRoundMetrics(c.metrics);
   GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO rounds(job, round, epoch, at, theta, metrics) VALUES(?, ?, ?, ?, ?, ?)",
