@@ -1,0 +1,310 @@
+// All-reduce of one float32 tensor between N nodes, each a process of its own with a real transport on loopback:
+// from the tensor of every node to the mean at every node, encoding included. Prints one JSON line.
+//
+//   exchange_bench [--ranks N] [--mib M] [--codec C] [--runs R] [--warmup W]
+//
+// seconds: of the slowest rank, from a barrier to its mean. max_error: of the mean at rank 0 against the mean in
+// float64, over the largest magnitude of that.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "core/base/check.h"
+#include "core/base/clock.h"
+#include "core/base/compute_pool.h"
+#include "core/base/hash.h"
+#include "core/compress/codec.h"
+#include "core/exchange/exchange.h"
+#include "core/net/tls_transport.h"
+#include "core/tensor/flat_buffer.h"
+
+namespace gdf::exchange {
+namespace {
+
+struct Plan {
+  int ranks = 2;
+  double mib = 64;
+  std::string codec = "fp32";
+  int runs = 20;
+  int warmup = 3;
+  uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
+};
+
+// One end of a pipe pair between the referee and a rank: values of trivially copyable types.
+struct Wire {
+  int in = -1, out = -1;
+  template <typename T>
+  void Put(const T& value) const {
+    GDF_CHECK(write(out, &value, sizeof(T)) == static_cast<ssize_t>(sizeof(T)));
+  }
+  template <typename T>
+  T Get() const {
+    T value;
+    for (size_t got = 0; got < sizeof(T);) {
+      const ssize_t n = read(in, reinterpret_cast<char*>(&value) + got, sizeof(T) - got);
+      if (n <= 0) std::exit(1);  // the other side has gone
+      got += static_cast<size_t>(n);
+    }
+    return value;
+  }
+};
+
+struct Address {
+  std::array<uint8_t, 32> node;
+  std::array<char, 64> text;
+};
+
+struct Result {
+  double cpu_seconds = 0;
+  uint64_t peak_bytes = 0;      // resident, above what it was before the first run
+  uint64_t bytes_sent = 0;      // of all runs, as the kernel counted them
+  double max_error = 0;
+  Digest digest;
+};
+
+// Standard normal enough: the sum of four uniform values, the same at any rank for the same (rank, i).
+float ValueOf(int rank, uint64_t i) {
+  uint64_t x = (static_cast<uint64_t>(rank) << 48) ^ i;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;  // splitmix64's mixing
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  x ^= x >> 31;
+  float sum = 0;
+  for (int part = 0; part < 4; ++part) sum += static_cast<float>((x >> (16 * part)) & 0xFFFF) * 0x1p-16f - 0.5f;
+  return sum;
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+uint64_t PeakBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) << 10;
+}
+
+Task<void> Reduce(Exchange* exchange, AllReduceRequest request, std::promise<Outcome>* done) {
+  Outcome outcome = co_await exchange->AllReduce(std::move(request));
+  done->set_value(std::move(outcome));
+}
+
+// A rank's whole life.
+class Rank {
+ public:
+  Rank(const Plan& plan, int rank, const Wire& referee)
+      : plan_(plan), rank_(rank), referee_(referee), pool_(1), loop_thread_(1), loop_(clock_),
+        codec_(*compress::Codec::Create(*compress::CodecSpec::Parse(plan.codec))),
+        tensor_(*tensor::FlatBuffer::Zeros(plan.num_values())) {
+    for (uint64_t i = 0; i < tensor_.size(); ++i) tensor_.data()[i] = ValueOf(rank, i);
+  }
+
+  int Run() {
+    std::array<uint8_t, 32> seed{};
+    seed[0] = static_cast<uint8_t>(rank_ + 1);
+    net::TlsTransportOptions options;
+    options.listen = {"127.0.0.1:0"};
+    auto transport = net::TlsTransport::Start(loop_, seed, std::move(options));
+    GDF_CHECK(transport.ok());
+    transport_ = *std::move(transport);
+    transport_->SetAdmission([](NodeId) { return net::Admission::kMember; });
+    loop_thread_.Submit([this] { loop_.Run(); });
+    Address self{transport_->self().digest().bytes, {}};
+    const std::string listens = transport_->listen_addresses()[0];
+    listens.copy(self.text.data(), self.text.size() - 1);
+    referee_.Put(self);
+    for (int i = 0; i < plan_.ranks; ++i) {
+      const Address other = referee_.Get<Address>();
+      members_.push_back({NodeId(Digest{other.node}), 1});
+      if (i != rank_) On([&] { transport_->SetAddresses(members_.back().node, {other.text.data()}); });
+    }
+    On([this] {
+      exchange_ = std::make_unique<Exchange>(Exchange::Context{loop_, pool_, *transport_, JobId{1}});
+      tasks_ = std::make_unique<TaskScope>(loop_);
+    });
+    uint64_t before = 0, sent_before = 0;
+    double cpu_before = 0;
+    Result result;
+    for (int run = 0; run < plan_.warmup + plan_.runs; ++run) {
+      if (run == 0) before = PeakBytes();
+      if (run == plan_.warmup) {
+        cpu_before = CpuSeconds();
+        On([&] { sent_before = transport_->total_counters().bytes_sent; });
+      }
+      referee_.Put('r');
+      referee_.Get<char>();
+      const absl::Duration start = clock_.Monotonic();
+      const Outcome outcome = Once(static_cast<uint32_t>(run));
+      referee_.Put(absl::ToDoubleSeconds(clock_.Monotonic() - start));
+      if (!outcome.status.ok()) {
+        std::fprintf(stderr, "rank %d: %s\n", rank_, outcome.status.ToString().c_str());
+        return 1;
+      }
+      if (run + 1 < plan_.warmup + plan_.runs) continue;
+      result.cpu_seconds = CpuSeconds() - cpu_before;
+      result.peak_bytes = PeakBytes() - before;
+      On([&] { result.bytes_sent = transport_->total_counters().bytes_sent - sent_before; });
+      result.digest = HashBytes(tensor::AsBytes(outcome.mean.span()));
+      if (rank_ == 0) result.max_error = MaxError(outcome.mean.span());
+    }
+    referee_.Put(result);
+    referee_.Get<char>();  // everybody is done
+    On([this] {
+      tasks_.reset();
+      exchange_.reset();
+      transport_.reset();
+    });
+    loop_.Stop();
+    return 0;
+  }
+
+ private:
+  Outcome Once(uint32_t round) {
+    AllReduceRequest request;
+    request.tag = {JobId{1}, Epoch{1}, RoundId{round}, 0};
+    request.members = members_;
+    request.codec = codec_;
+    request.num_params = tensor_.size();
+    request.deadline = absl::Minutes(2);
+    std::vector<uint8_t> packed(codec_->PackedSize(tensor_.size()));
+    codec_->Encode(tensor_.span(), absl::MakeSpan(packed));
+    request.packed = Buffer(std::move(packed));
+    std::promise<Outcome> done;
+    loop_.Post([&] { tasks_->Spawn(Reduce(exchange_.get(), std::move(request), &done)); });
+    return done.get_future().get();
+  }
+
+  void On(std::function<void()> fn) {
+    std::promise<void> done;
+    loop_.Post([&] {
+      fn();
+      done.set_value();
+    });
+    done.get_future().get();
+  }
+
+  double MaxError(absl::Span<const float> mean) const {
+    double error = 0, magnitude = 0;
+    for (uint64_t i = 0; i < mean.size(); ++i) {
+      double exact = 0;
+      for (int rank = 0; rank < plan_.ranks; ++rank) exact += static_cast<double>(ValueOf(rank, i));
+      exact /= plan_.ranks;
+      error = std::max(error, std::abs(exact - static_cast<double>(mean[i])));
+      magnitude = std::max(magnitude, std::abs(exact));
+    }
+    return error / magnitude;
+  }
+
+  const Plan plan_;
+  const int rank_;
+  const Wire referee_;
+  const SystemClock clock_;
+  ThreadPool pool_;
+  ThreadPool loop_thread_;
+  LoopExecutor loop_;
+  std::shared_ptr<const compress::Codec> codec_;
+  tensor::FlatBuffer tensor_;
+  std::vector<wire::Contribution> members_;
+  std::unique_ptr<net::TlsTransport> transport_;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<TaskScope> tasks_;
+};
+
+int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
+  std::vector<Address> addresses;
+  for (const Wire& rank : ranks) addresses.push_back(rank.Get<Address>());
+  for (const Wire& rank : ranks) {
+    for (const Address& address : addresses) rank.Put(address);
+  }
+  std::vector<double> seconds;
+  for (int run = 0; run < plan.warmup + plan.runs; ++run) {
+    for (const Wire& rank : ranks) rank.Get<char>();
+    for (const Wire& rank : ranks) rank.Put('g');
+    double slowest = 0;
+    for (const Wire& rank : ranks) slowest = std::max(slowest, rank.Get<double>());
+    if (run >= plan.warmup) seconds.push_back(slowest);
+  }
+  std::vector<Result> results;
+  for (const Wire& rank : ranks) results.push_back(rank.Get<Result>());
+  for (const Wire& rank : ranks) rank.Put('e');
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  const double p95 = seconds[std::min(seconds.size() - 1, seconds.size() * 95 / 100)];
+  double cpu = 0;
+  uint64_t peak = 0, sent = 0;
+  bool same = true;
+  for (const Result& result : results) {
+    cpu += result.cpu_seconds;
+    peak = std::max(peak, result.peak_bytes);
+    sent += result.bytes_sent;
+    same = same && result.digest == results[0].digest;
+  }
+  const double tensor_gb = plan.mib * (1 << 20) / 1e9;
+  std::printf(
+      "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"median_ms\": %.2f, \"p95_ms\": %.2f, "
+      "\"payload_gib_per_s\": %.3f, \"cpu_seconds_per_gb\": %.3f, \"peak_mib\": %.1f, \"sent_mib_per_rank\": %.2f, "
+      "\"max_error\": %.3g, \"digests_equal\": %s}\n",
+      plan.ranks, plan.mib, plan.codec.c_str(), 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
+      cpu / plan.runs / plan.ranks / tensor_gb, static_cast<double>(peak) / (1 << 20),
+      static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false");
+  return same ? 0 : 1;
+}
+
+int Main(const Plan& plan) {
+  std::vector<Wire> ranks;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    int down[2], up[2];
+    GDF_CHECK(pipe(down) == 0 && pipe(up) == 0);
+    const pid_t child = fork();
+    GDF_CHECK(child >= 0);
+    if (child == 0) {
+      for (const Wire& other : ranks) {
+        close(other.in);
+        close(other.out);
+      }
+      close(down[1]);
+      close(up[0]);
+      std::exit(Rank(plan, rank, Wire{down[0], up[1]}).Run());
+    }
+    close(down[0]);
+    close(up[1]);
+    ranks.push_back(Wire{up[0], down[1]});
+    children.push_back(child);
+  }
+  int status = Referee(plan, ranks);
+  for (const pid_t child : children) {
+    int ended = 0;
+    waitpid(child, &ended, 0);
+    if (ended != 0) status = 1;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace gdf::exchange
+
+int main(int argc, char** argv) {
+  gdf::exchange::Plan plan;
+  CLI::App app("All-reduce between processes on loopback");
+  app.add_option("--ranks", plan.ranks)->check(CLI::Range(2, 16));
+  app.add_option("--mib", plan.mib, "size of the float32 tensor")->check(CLI::Range(0.001, 4096.0));
+  app.add_option("--codec", plan.codec);
+  app.add_option("--runs", plan.runs)->check(CLI::Range(1, 1000));
+  app.add_option("--warmup", plan.warmup)->check(CLI::Range(0, 100));
+  CLI11_PARSE(app, argc, argv);
+  return gdf::exchange::Main(plan);
+}
