@@ -32,6 +32,7 @@ struct AllReduceRequest {
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
   Buffer packed;            // this node's contribution; empty when it has none
+  tensor::FlatBuffer into;  // memory to use again for the mean; taken when it has num_params elements
   absl::Duration deadline;  // from the call
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/aggregate/weighted_mean.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/status_macros.h"
 
 namespace gdf::exchange {
@@ -35,10 +36,11 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
   }
   out.status = sum->Finish();
   if (!out.status.ok()) return out;
-  std::vector<uint8_t> packed(codec.PackedSize(mean.size()));
-  codec.Encode(mean, absl::MakeSpan(packed));
+  std::shared_ptr<uint8_t[]> block = AllocateBlock(codec.PackedSize(mean.size()));
+  const absl::Span<uint8_t> packed(block.get(), codec.PackedSize(mean.size()));
+  codec.Encode(mean, packed);
   out.status = codec.Decode(packed, mean);
-  out.packed = Buffer(std::move(packed));
+  out.packed = Buffer::Wrap(packed, std::move(block));
   return out;
 }
 
@@ -52,6 +54,7 @@ bool MeansLost(const absl::Status& why) {
 
 Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in)
     : context(context_in),
+      into(std::move(request_in.into)),
       request(std::move(request_in)),
       plan(request.num_params, request.codec->block(),
            request.members.empty() ? 1 : static_cast<uint32_t>(request.members.size())),
@@ -90,8 +93,10 @@ absl::Status Exchange::Run::Prepare() {
     return absl::InvalidArgumentError(
         absl::StrCat("the packed delta has ", request.packed.size(), " bytes, expected ", want));
   }
-  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer mean, tensor::FlatBuffer::Zeros(request.num_params));
-  mean_ = std::make_shared<tensor::FlatBuffer>(std::move(mean));
+  if (into.size() != request.num_params) {
+    GDF_ASSIGN_OR_RETURN(into, tensor::FlatBuffer::Zeros(request.num_params));
+  }
+  mean_ = std::make_shared<tensor::FlatBuffer>(std::move(into));
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@ struct Exchange::Run {
   const wire::RoundTag& tag() const { return request.tag; }
 
   const Context context;
+  tensor::FlatBuffer into;  // of the request
   const AllReduceRequest request;
   const ShardPlan plan;
   uint32_t self = 0;

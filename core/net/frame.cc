@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/check.h"
 #include "core/base/text.h"
 
@@ -131,7 +132,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Advance(size_t n) {
     filled_ = 0;
     if (length_ == 0) return TakeFrame();
     in_payload_ = true;
-    payload_ = std::make_shared_for_overwrite<uint8_t[]>(length_);
+    payload_ = AllocateBlock(length_);
     return std::nullopt;
   }
   if (filled_ < length_) return std::nullopt;

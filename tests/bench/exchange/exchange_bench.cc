@@ -108,7 +108,8 @@ class Rank {
   Rank(const Plan& plan, int rank, const Wire& referee)
       : plan_(plan), rank_(rank), referee_(referee), pool_(1), loop_thread_(1), loop_(clock_),
         codec_(*compress::Codec::Create(*compress::CodecSpec::Parse(plan.codec))),
-        tensor_(*tensor::FlatBuffer::Zeros(plan.num_values())) {
+        tensor_(*tensor::FlatBuffer::Zeros(plan.num_values())),
+        packed_(std::make_shared<std::vector<uint8_t>>(codec_->PackedSize(plan.num_values()))) {
     for (uint64_t i = 0; i < tensor_.size(); ++i) tensor_.data()[i] = ValueOf(rank, i);
   }
 
@@ -157,8 +158,8 @@ class Rank {
       result.cpu_seconds = CpuSeconds() - cpu_before;
       result.peak_bytes = PeakBytes() - before;
       On([&] { result.bytes_sent = transport_->total_counters().bytes_sent - sent_before; });
-      result.digest = HashBytes(tensor::AsBytes(outcome.mean.span()));
-      if (rank_ == 0) result.max_error = MaxError(outcome.mean.span());
+      result.digest = HashBytes(tensor::AsBytes(mean_.span()));
+      if (rank_ == 0) result.max_error = MaxError(mean_.span());
     }
     referee_.Put(result);
     referee_.Get<char>();  // everybody is done
@@ -179,12 +180,15 @@ class Rank {
     request.codec = codec_;
     request.num_params = tensor_.size();
     request.deadline = absl::Minutes(2);
-    std::vector<uint8_t> packed(codec_->PackedSize(tensor_.size()));
-    codec_->Encode(tensor_.span(), absl::MakeSpan(packed));
-    request.packed = Buffer(std::move(packed));
+    const absl::Span<uint8_t> packed = absl::MakeSpan(*packed_);
+    codec_->Encode(tensor_.span(), packed);
+    request.packed = Buffer::Wrap(packed, packed_);
+    request.into = std::move(mean_);
     std::promise<Outcome> done;
     loop_.Post([&] { tasks_->Spawn(Reduce(exchange_.get(), std::move(request), &done)); });
-    return done.get_future().get();
+    Outcome outcome = done.get_future().get();
+    mean_ = std::move(outcome.mean);
+    return outcome;
   }
 
   void On(std::function<void()> fn) {
@@ -216,7 +220,8 @@ class Rank {
   ThreadPool loop_thread_;
   LoopExecutor loop_;
   std::shared_ptr<const compress::Codec> codec_;
-  tensor::FlatBuffer tensor_;
+  tensor::FlatBuffer tensor_, mean_;
+  std::shared_ptr<std::vector<uint8_t>> packed_;
   std::vector<wire::Contribution> members_;
   std::unique_ptr<net::TlsTransport> transport_;
   std::unique_ptr<Exchange> exchange_;
