@@ -11,36 +11,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/config/codec_spec.h"
 
 namespace gdf::compress {
 
-// The numbers are part of the wire and file formats.
-enum class CodecKind : uint8_t { kFp32 = 1, kBf16 = 2, kInt8 = 3 };
-
-// Which codec, with its options.
-struct CodecSpec {
-  static constexpr uint32_t kMinBlock = 64;
-  static constexpr uint32_t kMaxBlock = 4096;
-  static constexpr uint32_t kDefaultBlock = 256;
-
-  CodecKind kind = CodecKind::kFp32;
-  uint32_t block = kDefaultBlock;  // kInt8: values under one scale, a power of two; else not used
-
-  // "fp32", "bf16", "int8" or "int8:BLOCK". kInvalidArgument for anything else.
-  static absl::StatusOr<CodecSpec> Parse(std::string_view text);
-
-  // The inverse of Parse; "int8" is written with its block.
-  std::string ToString() const;
-
-  friend bool operator==(const CodecSpec& a, const CodecSpec& b) {
-    return a.kind == b.kind && (a.kind != CodecKind::kInt8 || a.block == b.block);
-  }
-};
+using config::CodecKind;
+using config::CodecSpec;
 
 // Packed bytes are cut where values are cut: for `a` a multiple of block(), the packed form of
 // values [a, b) is bytes [PackedSize(a), PackedSize(b)) of the whole. So a delta is encoded once
@@ -49,7 +29,8 @@ struct CodecSpec {
 // Immutable; every function is safe from any thread. Nothing allocates.
 class Codec {
  public:
-  // kInvalidArgument when spec.kind or spec.block is out of range.
+  // With the fastest loops of this processor. kInvalidArgument when spec.kind or spec.block is out
+  // of range.
   static absl::StatusOr<std::unique_ptr<Codec>> Create(const CodecSpec& spec);
 
   virtual ~Codec() = default;

@@ -164,7 +164,7 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Number("lr", r.outer.lr);
   if (r.outer.optimizer == OuterOptimizer::kNesterov) w->Number("momentum", r.outer.momentum);
   w->Close();
-  w->Plain("codec", FormatCodec(r.codec));
+  w->Plain("codec", r.codec.ToString());
   w->Bool("error_feedback", r.error_feedback);
   if (r.error_feedback) w->Number("error_feedback_beta", r.error_feedback_beta);
   w->Number("clip_delta_norm", r.clip_delta_norm);
@@ -260,14 +260,8 @@ std::string_view ToString(InnerOptimizer kind) { return NameOf(kInnerOptimizers,
 std::string_view ToString(LrSchedule kind) { return NameOf(kLrSchedules, kind); }
 std::string_view ToString(Precision precision) { return NameOf(kPrecisions, precision); }
 std::string_view ToString(OuterOptimizer kind) { return NameOf(kOuterOptimizers, kind); }
-std::string_view ToString(CodecKind kind) { return NameOf(kCodecs, kind); }
 std::string_view ToString(Device device) { return NameOf(kDevices, device); }
 std::string_view ToString(WeightDtype dtype) { return NameOf(kWeightDtypes, dtype); }
 std::string_view ToString(Activation activation) { return NameOf(kActivations, activation); }
-
-std::string FormatCodec(const CodecSpec& codec) {
-  if (codec.kind != CodecKind::kInt8) return std::string(ToString(codec.kind));
-  return absl::StrFormat("%s:%d", ToString(codec.kind), codec.block);
-}
 
 }  // namespace gdf::config

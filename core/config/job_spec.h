@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "core/config/codec_spec.h"
 #include "core/config/model_shape.h"
 #include "core/config/source_location.h"
 
@@ -37,7 +38,6 @@ enum class InnerOptimizer { kAdamW, kSgd };
 enum class LrSchedule { kConstant, kCosine, kLinear, kWsd };
 enum class Precision { kAuto, kFp32, kBf16 };  // kAuto: bf16 on a GPU, fp32 on a CPU
 enum class OuterOptimizer { kNesterov, kSgd };
-enum class CodecKind { kFp32, kBf16, kInt8 };
 enum class Device { kAuto, kCpu, kGpu };  // kAuto: a GPU where a node has one that fits
 enum class WeightDtype { kFp32, kBf16 };
 
@@ -105,17 +105,10 @@ struct OuterSpec {
   bool operator==(const OuterSpec&) const = default;
 };
 
-struct CodecSpec {
-  CodecKind kind = CodecKind::kInt8;
-  int64_t block = 256;  // values that share one scale (kInt8); 0 for the others
-
-  bool operator==(const CodecSpec&) const = default;
-};
-
 struct RoundsSpec {
   int64_t inner_steps = 1;  // H; the last round is shorter when H does not divide steps
   OuterSpec outer;
-  CodecSpec codec;
+  CodecSpec codec = {CodecKind::kInt8, 256};
   bool error_feedback = true;      // of the codec's loss; always false with fp32
   double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
@@ -207,13 +200,9 @@ std::string_view ToString(InnerOptimizer kind);
 std::string_view ToString(LrSchedule kind);
 std::string_view ToString(Precision precision);
 std::string_view ToString(OuterOptimizer kind);
-std::string_view ToString(CodecKind kind);
 std::string_view ToString(Device device);
 std::string_view ToString(WeightDtype dtype);
 std::string_view ToString(Activation activation);
-
-// "fp32", "bf16" or "int8:256".
-std::string FormatCodec(const CodecSpec& codec);
 
 }  // namespace gdf::config
 

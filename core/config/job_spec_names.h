@@ -29,8 +29,6 @@ inline constexpr std::pair<std::string_view, Precision> kPrecisions[] = {
     {"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
 inline constexpr std::pair<std::string_view, OuterOptimizer> kOuterOptimizers[] = {
     {"nesterov", OuterOptimizer::kNesterov}, {"sgd", OuterOptimizer::kSgd}};
-inline constexpr std::pair<std::string_view, CodecKind> kCodecs[] = {
-    {"fp32", CodecKind::kFp32}, {"bf16", CodecKind::kBf16}, {"int8", CodecKind::kInt8}};
 inline constexpr std::pair<std::string_view, Device> kDevices[] = {
     {"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"gpu", Device::kGpu}};
 inline constexpr std::pair<std::string_view, WeightDtype> kWeightDtypes[] = {

@@ -19,7 +19,6 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
 constexpr int64_t kMaxGpus = 1;  // a worker computes on one
-constexpr int64_t kMinCodecBlock = 64, kMaxCodecBlock = 4096;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
 constexpr absl::Duration kMaxRoundDeadline = absl::Hours(7 * 24);
@@ -360,34 +359,16 @@ class JobParser {
     map.Finish();
   }
 
-  // "fp32", "bf16", "int8" or "int8:BLOCK".
   void ReadCodec() {
-    CodecSpec& c = spec_.rounds.codec;
     std::string text;
     rounds_.String("codec", Need::kOptional, &text);
     if (text.empty()) return;
-    const size_t colon = text.find(':');
-    const std::string_view name = std::string_view(text).substr(0, colon);
-    const auto* found = std::find_if(std::begin(kCodecs), std::end(kCodecs),
-                                     [&](const auto& entry) { return entry.first == name; });
-    if (found == std::end(kCodecs) || (colon != std::string::npos && name != "int8")) {
-      rounds_.Reject("codec",
-                     absl::StrFormat("must be one of fp32, bf16, int8, int8:BLOCK, got '%s'",
-                                     text.substr(0, 60)));
-      return;
+    const absl::StatusOr<CodecSpec> codec = CodecSpec::Parse(text);
+    if (codec.ok()) {
+      spec_.rounds.codec = *codec;
+    } else {
+      rounds_.Reject("codec", std::string(codec.status().message()));
     }
-    c = {.kind = found->second, .block = found->second == CodecKind::kInt8 ? CodecSpec().block : 0};
-    if (colon == std::string::npos) return;
-    const absl::StatusOr<double> block = ParseNumber(text.substr(colon + 1));
-    for (int64_t power = kMinCodecBlock; power <= kMaxCodecBlock; power *= 2) {
-      if (!block.ok() || *block != static_cast<double>(power)) continue;
-      c.block = power;
-      return;
-    }
-    rounds_.Reject("codec",
-                   absl::StrFormat("must have a block that is a power of two from %d to %d, "
-                                   "such as int8:256, got '%s'",
-                                   kMinCodecBlock, kMaxCodecBlock, text.substr(0, 60)));
   }
 
   // DESIGN: beta = 1 with outer Nesterov, or beta < 1 with plain outer SGD, never both.

@@ -11,19 +11,6 @@
 namespace gdf::rounds {
 namespace {
 
-compress::CodecSpec CodecOf(const config::CodecSpec& spec) {
-  compress::CodecSpec out;
-  switch (spec.kind) {
-    case config::CodecKind::kFp32: out.kind = compress::CodecKind::kFp32; break;
-    case config::CodecKind::kBf16: out.kind = compress::CodecKind::kBf16; break;
-    case config::CodecKind::kInt8:
-      out.kind = compress::CodecKind::kInt8;
-      out.block = static_cast<uint32_t>(spec.block);
-      break;
-  }
-  return out;
-}
-
 aggregate::OuterSgd OuterOf(const config::OuterSpec& spec) {
   aggregate::OuterSgd out;
   out.learning_rate = static_cast<float>(spec.lr);
@@ -77,7 +64,7 @@ JobProgress JobMember::Impl::progress() const {
 Task<absl::Status> JobMember::Impl::Start() {
   GDF_CO_RETURN_IF_ERROR(Annotate(outer_.Validate(), "rounds.outer"));
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec,
-                          compress::Codec::Create(CodecOf(env_.spec.rounds.codec)));
+                          compress::Codec::Create(env_.spec.rounds.codec));
   codec_ = std::move(codec);
   const absl::Status restored = co_await Restore();
   GDF_CO_RETURN_IF_ERROR(restored);

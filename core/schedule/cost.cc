@@ -58,10 +58,7 @@ uint64_t OptimizerBytes(const config::OptimizerSpec& optimizer, uint64_t vector_
 }
 
 uint64_t PackedBytes(const config::CodecSpec& spec, int64_t num_values) {
-  const absl::StatusOr<compress::CodecSpec> parsed =
-      compress::CodecSpec::Parse(config::FormatCodec(spec));
-  GDF_CHECK(parsed.ok());
-  const absl::StatusOr<std::unique_ptr<compress::Codec>> codec = compress::Codec::Create(*parsed);
+  const absl::StatusOr<std::unique_ptr<compress::Codec>> codec = compress::Codec::Create(spec);
   GDF_CHECK(codec.ok());
   return (*codec)->PackedSize(U(num_values));
 }

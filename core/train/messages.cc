@@ -208,7 +208,9 @@ absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
   request.beta = fields.Number("beta");
   request.max_norm = fields.Number("max_norm");
   GDF_RETURN_IF_ERROR(fields.status());
-  GDF_ASSIGN_OR_RETURN(request.codec, compress::CodecSpec::Parse(codec));
+  const absl::StatusOr<compress::CodecSpec> spec = compress::CodecSpec::Parse(codec);
+  if (!spec.ok()) return Annotate(spec.status(), "codec");
+  request.codec = *spec;
   return request;
 }
 

@@ -383,8 +383,7 @@ SessionServer::Reply SessionServer::Restore(Message& request) {
 absl::Status SessionServer::RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece) {
   if (!feedback_) {
     train::EmitRequest codec;
-    GDF_ASSIGN_OR_RETURN(
-        codec.codec, compress::CodecSpec::Parse(config::FormatCodec(job_->spec().rounds.codec)));
+    codec.codec = job_->spec().rounds.codec;
     GDF_RETURN_IF_ERROR(UseCodec(codec));
   }
   emitted_.reset();

@@ -142,7 +142,7 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps; ", options.num_params, " parameters as ",
-                     config::FormatCodec(options.codec)));
+                     options.codec.ToString()));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

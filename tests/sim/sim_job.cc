@@ -34,10 +34,6 @@ config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   return spec;
 }
 
-compress::CodecSpec CodecOf(const config::CodecSpec& spec) {
-  return *compress::CodecSpec::Parse(config::FormatCodec(spec));
-}
-
 trust::NodeKey KeyOf(int index, uint64_t seed) {
   SeededRng rng(MixSeed(seed, 0x6b6579, static_cast<uint64_t>(index)));
   return trust::NodeKey::Generate(rng);
@@ -414,7 +410,7 @@ std::string SimJob::CheckRound(const CommittedRound& before, const CommittedRoun
 // The arithmetic of docs/formats/round-messages.md, written out: no shards, no exchange.
 bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& round,
                         const std::vector<Buffer>& packed) const {
-  const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(CodecOf(options_.codec));
+  const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(options_.codec);
   const wire::Receipt& receipt = round.commit->receipt;
   const size_t n = options_.num_params;
   std::vector<float> mean(n);

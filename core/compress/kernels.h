@@ -1,0 +1,41 @@
+// The loops of the codecs over many values: in scalar form, which says what the bytes are, and in
+// SIMD form for each instruction set of this processor, with the same bytes. Internal to compress.
+#ifndef GDF_CORE_COMPRESS_KERNELS_H_
+#define GDF_CORE_COMPRESS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gdf::compress {
+
+// Loops over `count` values without a scale. Those that decode return false when a value is one that
+// encoding a finite value never gives; what they wrote is then of no use.
+struct WordLoops {
+  void (*encode)(const float* in, size_t count, uint8_t* out);
+  bool (*decode)(const uint8_t* in, size_t count, float* out);
+  bool (*accumulate)(const uint8_t* in, size_t count, float weight, float* acc);  // += weight * value
+};
+
+// Loops over the `count` values of one block, `scale` apart; `inverse` is 1 / scale. Codes of 4 bits
+// lie two a byte, the earlier one in its lower half; a last half byte is zero.
+struct CodeLoops {
+  void (*encode)(const float* in, size_t count, float inverse, uint8_t* out);
+  bool (*decode)(const uint8_t* in, size_t count, float scale, float* out);
+  bool (*accumulate)(const uint8_t* in, size_t count, float scale, float weight, float* acc);
+};
+
+struct Kernels {
+  const char* name;  // "scalar", "AVX2", ...
+  int32_t (*max_magnitude)(const float* in, size_t count);  // the largest MagnitudeBits
+  WordLoops fp32, bf16, fp16;
+  CodeLoops int8, int4, fp4;
+};
+
+const Kernels& ScalarKernels();
+
+// For the best instruction set that this processor has, as Highway finds it.
+const Kernels& SimdKernels();
+
+}  // namespace gdf::compress
+
+#endif  // GDF_CORE_COMPRESS_KERNELS_H_

@@ -1,0 +1,20 @@
+#include "core/compress/kernels.h"
+#include "core/compress/scalar_loops.h"
+
+namespace gdf::compress {
+
+const Kernels& ScalarKernels() {
+  static constexpr Kernels kKernels = {
+      "scalar",
+      scalar::MaxMagnitude,
+      scalar::kWordLoops<Fp32Word>,
+      scalar::kWordLoops<Bf16Word>,
+      scalar::kWordLoops<Fp16Word>,
+      scalar::kCodeLoops<Int8Code>,
+      scalar::kCodeLoops<Int4Code>,
+      scalar::kCodeLoops<Fp4Code>,
+  };
+  return kKernels;
+}
+
+}  // namespace gdf::compress

@@ -1,0 +1,142 @@
+// One value to its code and back, as docs/formats/codecs.md numbers the operations: what every loop,
+// scalar or SIMD, does to each value. Plain arithmetic, so that a compiler can vectorise it.
+#ifndef GDF_CORE_COMPRESS_VALUES_H_
+#define GDF_CORE_COMPRESS_VALUES_H_
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace gdf::compress {
+
+constexpr uint32_t kSignBit = 0x80000000u;
+constexpr uint32_t kMagnitudeMask = 0x7FFFFFFFu;
+constexpr int32_t kInfinityBits = 0x7F800000;
+
+// Bits of |value|. Magnitudes order like their bits, so these compare as integers.
+inline int32_t MagnitudeBits(float value) {
+  return static_cast<int32_t>(std::bit_cast<uint32_t>(value) & kMagnitudeMask);
+}
+
+// Not 0 when the float32 of these bits is NaN or infinite.
+inline uint32_t NotFinite(uint32_t bits) {
+  return ((bits & kMagnitudeMask) + 0x00800000u) & kSignBit;
+}
+
+// --- Words: a value each, without a scale ---
+
+// Values as they are.
+struct Fp32Word {
+  using Word = uint32_t;
+  static Word FromFloat(float value) { return std::bit_cast<uint32_t>(value); }
+  static uint32_t ToBits(Word word) { return word; }
+};
+
+// The upper half of a float32. Finite values past the largest bfloat16 become that, not infinity;
+// all others become infinity, which decoding refuses.
+struct Bf16Word {
+  using Word = uint16_t;
+  static constexpr int32_t kLargest = 0x7F7F0000;
+  static Word FromFloat(float value) {
+    const int32_t magnitude = MagnitudeBits(value);
+    const int32_t finite = std::min(magnitude, kLargest);
+    const auto kept = static_cast<uint32_t>(magnitude < kInfinityBits ? finite : kInfinityBits);
+    const uint32_t rounded = kept + 0x7FFFu + ((kept >> 16) & 1u);
+    return static_cast<Word>((rounded | (std::bit_cast<uint32_t>(value) & kSignBit)) >> 16);
+  }
+  static uint32_t ToBits(Word word) { return uint32_t{word} << 16; }
+};
+
+// IEEE 754 binary16; ends of the range as for bfloat16.
+struct Fp16Word {
+  using Word = uint16_t;
+  static constexpr int32_t kLargest = 0x477FE000;         // 65504
+  static constexpr int32_t kLeastNormal = 113 << 23;      // 2^-14
+  static constexpr uint32_t kRebias = (127 - 15) << 23;   // between the exponents' biases
+  static constexpr uint32_t kInfinity = 0x7C00;
+  static Word FromFloat(float value) {
+    const int32_t magnitude = MagnitudeBits(value);
+    const int32_t finite = std::min(magnitude, kLargest);
+    const auto kept = static_cast<uint32_t>(finite);
+    const uint32_t normal = (kept - kRebias + 0xFFFu + ((kept >> 13) & 1u)) >> 13;
+    // The unit of a float32 at 0.5 is 2^-24, the least binary16: the addition rounds to it.
+    const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(kept) + 0.5f) -
+                               std::bit_cast<uint32_t>(0.5f);
+    const uint32_t rounded = finite < kLeastNormal ? subnormal : normal;
+    const uint32_t sign = (std::bit_cast<uint32_t>(value) & kSignBit) >> 16;
+    return static_cast<Word>((magnitude < kInfinityBits ? rounded : kInfinity) | sign);
+  }
+  static uint32_t ToBits(Word word) {
+    const uint32_t magnitude = uint32_t{word} & 0x7FFFu;
+    const uint32_t wide = magnitude << 13;
+    const uint32_t normal = wide + kRebias;
+    // mantissa * 2^-24, by the unit of a float32 at 2^-14
+    const float least = std::bit_cast<float>(kLeastNormal);
+    const uint32_t subnormal = std::bit_cast<uint32_t>(
+        std::bit_cast<float>(wide + static_cast<uint32_t>(kLeastNormal)) - least);
+    const uint32_t finite = magnitude < 0x0400u ? subnormal : normal;
+    const uint32_t bits =
+        magnitude < kInfinity ? finite : static_cast<uint32_t>(kInfinityBits);
+    return bits | (uint32_t{word} & 0x8000u) << 16;
+  }
+};
+
+// --- Codes: a few bits a value, times the scale of their block ---
+
+// Nearest integer, ties to even, of |value| <= 2^21 (anything for a NaN). Adding 1.5 * 2^23 leaves
+// the integer in the low bits of the sum, rounded by the addition itself.
+constexpr float kRoundShift = 0x1.8p23f;
+inline int32_t RoundToEven(float value) {
+  return std::bit_cast<int32_t>(value + kRoundShift) - std::bit_cast<int32_t>(kRoundShift);
+}
+
+// Signed integers of kBits bits from -kLevels to kLevels.
+template <int kBitsIn>
+struct IntCode {
+  static constexpr int kBits = kBitsIn;
+  static constexpr float kLevels = (1 << (kBits - 1)) - 1;
+  static constexpr uint32_t kUnused = 1u << (kBits - 1);  // -kLevels - 1
+  static uint32_t FromFloat(float value, float inverse) {
+    const float level = std::clamp(value * inverse, -kLevels, kLevels);
+    return static_cast<uint32_t>(RoundToEven(level)) & ((1u << kBits) - 1u);
+  }
+  // Of a code that is not kUnused.
+  static float ToFloat(uint32_t code) {
+    const uint32_t sign = 1u << (kBits - 1);
+    return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
+  }
+};
+
+// E2M1 of the OCP Microscaling Formats: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 with a sign in bit 3; zero
+// has none.
+struct Fp4Code {
+  static constexpr int kBits = 4;
+  static constexpr float kLevels = 6.0f;
+  static constexpr uint32_t kUnused = 8u;  // -0
+  static uint32_t FromFloat(float value, float inverse) {
+    const float level = std::min(std::abs(value * inverse), kLevels);
+    // Units of 0.5 below 2, of 1 below 4, of 2 above, so that the index grows by one a unit.
+    const float per_unit = level < 2.0f ? 2.0f : level < 4.0f ? 1.0f : 0.5f;
+    const int32_t offset = level < 2.0f ? 0 : level < 4.0f ? 2 : 4;
+    const auto index = static_cast<uint32_t>(RoundToEven(level * per_unit) + offset);
+    const uint32_t sign = std::bit_cast<uint32_t>(value) >> 31;
+    return index == 0 ? 0u : index | sign << 3;
+  }
+  // Twice the value of each code.
+  static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  static float ToFloat(uint32_t code) { return 0.5f * static_cast<float>(kTwice[code]); }
+};
+
+using Int8Code = IntCode<8>;
+using Int4Code = IntCode<4>;
+
+// acc = acc + weight * value, both rounded.
+inline float Accumulate(float acc, float weight, float value) {
+  const float product = weight * value;
+  return acc + product;
+}
+
+}  // namespace gdf::compress
+
+#endif  // GDF_CORE_COMPRESS_VALUES_H_

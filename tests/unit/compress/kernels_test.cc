@@ -1,0 +1,153 @@
+// Every instruction set gives the bytes and values of the scalar loops, which say what they are.
+#include "core/compress/kernels.h"
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <hwy/highway.h>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace gdf::compress {
+namespace {
+
+// Of every instruction set that was built and that this processor has.
+std::vector<const Kernels*> AllSimdKernels() {
+  std::vector<const Kernels*> all;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    all.push_back(&SimdKernels());
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return all;
+}
+
+// Any finite bits, with numbers on and around every boundary that a loop compares with.
+std::vector<float> Values(size_t count, uint32_t seed) {
+  static constexpr float kSpecial[] = {
+      0.0f,     -0.0f,    0.25f,     -0.25f,   0.75f,     1.25f,   1.75f,   2.0f,      2.5f,
+      3.5f,     4.0f,     5.0f,      6.0f,     7.0f,      127.0f,  -127.0f, 65504.0f,  65520.0f,
+      0x1p-14f, 0x1p-24f, -0x1p-25f, 0x1p-25f, 0x1p-126f, 0x1p-149f, 0x1.fffffep127f, -0x1.fffffep127f,
+      0x1.FFp-15f, 0x1.002p0f, 0x1.01p0f};
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const uint32_t draw = static_cast<uint32_t>(random());
+    if (draw % 4 == 0) {
+      value = kSpecial[draw / 4 % std::size(kSpecial)];
+    } else if (draw % 4 == 1) {
+      do value = std::bit_cast<float>(static_cast<uint32_t>(random()));
+      while (!std::isfinite(value));
+    } else {
+      value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-26f;  // within 32
+    }
+  }
+  return values;
+}
+
+std::vector<uint8_t> RandomBytes(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(count);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+// NaNs compare equal when their bits do.
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr size_t kCounts[] = {0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 256, 4096};
+constexpr float kStart = 0.5f;
+
+void SameWords(const WordLoops& simd, const WordLoops& scalar, size_t bytes) {
+  for (const size_t count : kCounts) {
+    const std::vector<float> values = Values(count, static_cast<uint32_t>(count));
+    std::vector<uint8_t> a(count * bytes), b(count * bytes);
+    simd.encode(values.data(), count, a.data());
+    scalar.encode(values.data(), count, b.data());
+    REQUIRE(a == b);
+    for (int form = 0; form < 2; ++form) {  // what was encoded, then anything
+      if (form == 1) a = RandomBytes(a.size(), static_cast<uint32_t>(count + 1));
+      std::vector<float> x(count, kStart), y(count, kStart);
+      const bool good = scalar.decode(a.data(), count, y.data());
+      REQUIRE(simd.decode(a.data(), count, x.data()) == good);
+      if (form == 0) REQUIRE(good);
+      if (good) REQUIRE(SameBits(x, y));
+      const bool added = scalar.accumulate(a.data(), count, 0.3f, y.data());
+      REQUIRE(simd.accumulate(a.data(), count, 0.3f, x.data()) == added);
+      if (added) REQUIRE(SameBits(x, y));
+    }
+  }
+}
+
+void SameCodes(const CodeLoops& simd, const CodeLoops& scalar, size_t bits) {
+  for (const size_t count : kCounts) {
+    const std::vector<float> values = Values(count, static_cast<uint32_t>(count));
+    const size_t bytes = (count * bits + 7) / 8;
+    for (const float inverse : {0.0f, 1.0f, 0.7f, 0x1p126f, 0x1p-122f}) {
+      std::vector<uint8_t> a(bytes), b(bytes);
+      simd.encode(values.data(), count, inverse, a.data());
+      scalar.encode(values.data(), count, inverse, b.data());
+      REQUIRE(a == b);
+      for (int form = 0; form < 2; ++form) {
+        if (form == 1) a = RandomBytes(a.size(), static_cast<uint32_t>(count + 1));
+        std::vector<float> x(count, kStart), y(count, kStart);
+        const bool good = scalar.decode(a.data(), count, 0.3f, y.data());
+        REQUIRE(simd.decode(a.data(), count, 0.3f, x.data()) == good);
+        if (form == 0) REQUIRE(good);
+        if (good) REQUIRE(SameBits(x, y));
+        const bool added = scalar.accumulate(a.data(), count, 0.3f, 0.7f, y.data());
+        REQUIRE(simd.accumulate(a.data(), count, 0.3f, 0.7f, x.data()) == added);
+        if (added) REQUIRE(SameBits(x, y));
+      }
+    }
+  }
+}
+
+TEST_CASE("every instruction set gives the same bytes and values as the scalar loops") {
+  const Kernels& scalar = ScalarKernels();
+  const std::vector<const Kernels*> all = AllSimdKernels();
+  REQUIRE(!all.empty());
+  for (const Kernels* simd : all) {
+    INFO(simd->name);
+    for (const size_t count : kCounts) {
+      const std::vector<float> values = Values(count, static_cast<uint32_t>(count));
+      CHECK(simd->max_magnitude(values.data(), count) == scalar.max_magnitude(values.data(), count));
+    }
+    SameWords(simd->fp32, scalar.fp32, 4);
+    SameWords(simd->bf16, scalar.bf16, 2);
+    SameWords(simd->fp16, scalar.fp16, 2);
+    SameCodes(simd->int8, scalar.int8, 8);
+    SameCodes(simd->int4, scalar.int4, 4);
+    SameCodes(simd->fp4, scalar.fp4, 4);
+  }
+}
+
+TEST_CASE("a refused code is found wherever it stands") {
+  for (const Kernels* simd : AllSimdKernels()) {
+    INFO(simd->name);
+    for (size_t at = 0; at < 67; ++at) {
+      std::vector<float> out(67);
+      std::vector<uint8_t> words(67 * 4), codes(67), pairs(34);
+      REQUIRE(simd->fp32.decode(words.data(), 67, out.data()));
+      words[at * 4 + 2] = 0x80;
+      words[at * 4 + 3] = 0x7F;  // infinity
+      CHECK(!simd->fp32.decode(words.data(), 67, out.data()));
+      CHECK(!simd->bf16.decode(words.data() + 2, 133, std::vector<float>(133).data()));
+      codes[at] = 0x80;
+      CHECK(!simd->int8.decode(codes.data(), 67, 1.0f, out.data()));
+      REQUIRE(simd->int4.decode(pairs.data(), 67, 1.0f, out.data()));
+      pairs[at / 2] = at % 2 == 0 ? 0x08 : 0x80;
+      CHECK(!simd->int4.decode(pairs.data(), 67, 1.0f, out.data()));
+      CHECK(!simd->fp4.accumulate(pairs.data(), 67, 1.0f, 1.0f, out.data()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gdf::compress
