@@ -2,29 +2,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "core/base/status_macros.h"
+#include "core/compress/codecs.h"
 #include "core/compress/kernels.h"
 #include "core/compress/values.h"
 
 namespace gdf::compress {
 namespace {
-
-absl::Status BadPacked(const Codec& codec, const std::string& message) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      codec.name(), " data: ", message, "; the sender is faulty or speaks another version"));
-}
-
-absl::Status CheckPackedSize(const Codec& codec, size_t num_bytes, size_t num_values) {
-  if (num_bytes == codec.PackedSize(num_values)) return absl::OkStatus();
-  return BadPacked(codec, absl::StrCat(num_bytes, " bytes for ", num_values, " values, expected ",
-                                       codec.PackedSize(num_values)));
-}
 
 // |x - decoded| <= relative * |x| + absolute.
 struct WordError {
@@ -38,6 +26,7 @@ class WordCodec final : public Codec {
   WordCodec(const CodecSpec& spec, uint64_t bytes, const WordLoops& loops, const WordError& error)
       : Codec(spec), bytes_(bytes), loops_(loops), error_(error) {}
 
+  bool is_dense() const override { return true; }
   uint64_t block() const override { return 1; }
   uint64_t PackedSize(uint64_t num_values) const override { return num_values * bytes_; }
 
@@ -79,9 +68,9 @@ struct CodeFormat {
   double largest_error;  // of a value that `levels` times the scale reaches, in scales
   const char* unused;    // the code that encoding never writes
 };
-constexpr CodeFormat kInt8Format = {8, Int8Code::kLevels, 0x1.020406p+121f, 0.5, "-128"};
-constexpr CodeFormat kInt4Format = {4, Int4Code::kLevels, 0x1.249248p+125f, 0.5, "-8"};
-constexpr CodeFormat kFp4Format = {4, Fp4Code::kLevels, 0x1.555554p+125f, 1.0, "-0"};
+constexpr CodeFormat kInt8Format = {8, Int8Code::kLevels, kMaxInt8Scale, 0.5, "-128"};
+constexpr CodeFormat kInt4Format = {4, Int4Code::kLevels, kMaxInt4Scale, 0.5, "-8"};
+constexpr CodeFormat kFp4Format = {4, Fp4Code::kLevels, kMaxFp4Scale, 1.0, "-0"};
 
 // Blocks of a float32 scale followed by a code a value. See docs/formats/codecs.md.
 class BlockCodec final : public Codec {
@@ -90,6 +79,7 @@ class BlockCodec final : public Codec {
              const CodeLoops& loops)
       : Codec(spec), format_(format), kernels_(kernels), loops_(loops) {}
 
+  bool is_dense() const override { return true; }
   uint64_t block() const override { return spec().block; }
 
   uint64_t PackedSize(uint64_t num_values) const override {
@@ -102,7 +92,8 @@ class BlockCodec final : public Codec {
     uint8_t* to = out.data();
     for (size_t begin = 0; begin < in.size(); begin += block()) {
       const size_t count = std::min<size_t>(block(), in.size() - begin);
-      const float scale = ScaleOf(kernels_.max_magnitude(in.data() + begin, count));
+      const float max_abs = std::bit_cast<float>(kernels_.max_magnitude(in.data() + begin, count));
+      const float scale = ScaleFor(max_abs, format_.levels, format_.max_scale);
       std::memcpy(to, &scale, kScaleBytes);
       loops_.encode(in.data() + begin, count, scale == 0.0f ? 0.0f : 1.0f / scale,
                     to + kScaleBytes);
@@ -134,16 +125,7 @@ class BlockCodec final : public Codec {
 
  private:
   static constexpr uint64_t kScaleBytes = sizeof(float);
-  // A scale is never subnormal, so that its reciprocal is finite and no flush-to-zero mode matters.
-  static constexpr float kMinScale = FLT_MIN;
-
   uint64_t BlockBytes(uint64_t count) const { return kScaleBytes + (count * format_.bits + 7) / 8; }
-
-  float ScaleOf(int32_t max_magnitude) const {
-    if (max_magnitude == 0) return 0.0f;
-    return std::clamp(std::bit_cast<float>(max_magnitude) / format_.levels, kMinScale,
-                      format_.max_scale);
-  }
 
   template <typename Loop>
   absl::Status ForBlocks(absl::Span<const uint8_t> packed, absl::Span<float> values,
@@ -154,8 +136,7 @@ class BlockCodec final : public Codec {
       const size_t count = std::min<size_t>(block(), values.size() - begin);
       float scale;
       std::memcpy(&scale, from, kScaleBytes);
-      if (!(scale == 0.0f || (scale >= kMinScale && scale <= format_.max_scale)) ||
-          std::signbit(scale)) {
+      if (!IsScale(scale, format_.max_scale)) {
         return BadPacked(*this, absl::StrCat("the scale of the block at value ", begin, " is ",
                                              scale, ", expected 0 or ", kMinScale, " to ",
                                              format_.max_scale));
@@ -176,6 +157,17 @@ class BlockCodec final : public Codec {
 
 }  // namespace
 
+absl::Status BadPacked(const Codec& codec, const std::string& message) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      codec.name(), " data: ", message, "; the sender is faulty or speaks another version"));
+}
+
+absl::Status CheckPackedSize(const Codec& codec, size_t num_bytes, size_t num_values) {
+  if (num_bytes == codec.PackedSize(num_values)) return absl::OkStatus();
+  return BadPacked(codec, absl::StrCat(num_bytes, " bytes for ", num_values, " values, expected ",
+                                       codec.PackedSize(num_values)));
+}
+
 absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
   GDF_RETURN_IF_ERROR(spec.Check());
   const Kernels& kernels = SimdKernels();
@@ -193,6 +185,11 @@ absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
       return std::make_unique<BlockCodec>(spec, kInt4Format, kernels, kernels.int4);
     case CodecKind::kFp4:
       return std::make_unique<BlockCodec>(spec, kFp4Format, kernels, kernels.fp4);
+    case CodecKind::kSign:
+      return MakeSignCodec(spec, kernels);
+    case CodecKind::kTopK2:
+    case CodecKind::kTopK8:
+      return MakeTopKCodec(spec, kernels);
   }
   return spec.Check();
 }

@@ -38,6 +38,10 @@ class Codec {
   const CodecSpec& spec() const { return spec_; }
   std::string name() const { return spec_.ToString(); }
 
+  // Whether the mean of decoded contributions may be encoded again: the owner of a shard does so.
+  // Else packed contributions go to everybody, since encoding a mean of them would lose most of it.
+  virtual bool is_dense() const = 0;
+
   // Shards and pieces begin at multiples of this many values.
   virtual uint64_t block() const = 0;
 
@@ -53,7 +57,8 @@ class Codec {
   // holds any values. On success every value is finite.
   virtual absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const = 0;
 
-  // acc[i] = acc[i] + weight * decoded[i], both operations rounded to float32. Errors as Decode,
+  // acc[i] = acc[i] + weight * decoded[i], both operations rounded to float32, but for values that
+  // the packed form leaves out, whose acc[i] stays. Errors as Decode,
   // and then `acc` is spoilt.
   virtual absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
                                         absl::Span<float> acc) const = 0;

@@ -29,6 +29,11 @@ struct Kernels {
   int32_t (*max_magnitude)(const float* in, size_t count);  // the largest MagnitudeBits
   WordLoops fp32, bf16, fp16;
   CodeLoops int8, int4, fp4;
+  float (*sum_magnitudes)(const float* in, size_t count);  // in units of kSumUnit
+  CodeLoops sign;  // a bit a value, set for a negative one; bits that are left over are zero
+  // Writes the indices of the `k` largest magnitudes of `count` values, ascending; of equal ones the
+  // earlier are taken. 0 < k <= count <= 2^16.
+  void (*select)(const float* in, size_t count, size_t k, uint16_t* indices);
 };
 
 const Kernels& ScalarKernels();

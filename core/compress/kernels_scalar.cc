@@ -13,6 +13,9 @@ const Kernels& ScalarKernels() {
       scalar::kCodeLoops<Int8Code>,
       scalar::kCodeLoops<Int4Code>,
       scalar::kCodeLoops<Fp4Code>,
+      scalar::SumMagnitudes,
+      scalar::kSignLoops,
+      scalar::Select,
   };
   return kKernels;
 }

@@ -6,6 +6,10 @@
 #include <hwy/foreach_target.h>  // first: what follows is compiled once a target
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "core/compress/kernels.h"
 #include "core/compress/scalar_loops.h"
 
@@ -323,6 +327,103 @@ bool AccumulateCodes(const uint8_t* in, size_t count, float scale, float weight,
   return UnpackCodes<L>(in, count, scale, Add{acc, weight});
 }
 
+// --- Signs ---
+
+float SumMagnitudes(const float* in, size_t count) {
+  // Running sum j of kSums is lane j % Lanes() of vector j / Lanes().
+  Floats sums[kSums / 4] = {};
+  const size_t vectors = kSums / Lanes();
+  for (size_t v = 0; v < vectors; ++v) sums[v] = hn::Zero(kFloat);
+  size_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+    for (size_t v = 0; v < vectors; ++v) {
+      const Floats magnitude = hn::Abs(hn::LoadU(kFloat, in + i + v * Lanes()));
+      sums[v] = hn::Add(sums[v], hn::Mul(magnitude, Float(kSumUnit)));
+    }
+  }
+  float all[kSums];
+  for (size_t v = 0; v < vectors; ++v) hn::StoreU(sums[v], kFloat, all + v * Lanes());
+  for (size_t j = 0; i < count; ++i, ++j) all[j] += std::abs(in[i]) * kSumUnit;
+  return AddUp(all);
+}
+
+// Values whose bits fill whole bytes.
+HWY_INLINE size_t SignGroup() { return HWY_MAX(Lanes(), size_t{8}); }
+
+void EncodeSigns(const float* in, size_t count, float unused, uint8_t* out) {
+  size_t i = 0;
+  for (; i + SignGroup() <= count; i += SignGroup()) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < SignGroup(); j += Lanes()) {
+      const Ints value = hn::BitCast(kInt, hn::LoadU(kFloat, in + i + j));
+      uint8_t lanes[8] = {};
+      hn::StoreMaskBits(kInt, hn::Lt(value, hn::Zero(kInt)), lanes);
+      bits |= (uint32_t{lanes[0]} | uint32_t{lanes[1]} << 8) << j;
+    }
+    std::memcpy(out + i / 8, &bits, SignGroup() / 8);
+  }
+  scalar::EncodeSigns(in + i, count - i, unused, out + i / 8);
+}
+
+template <typename Use>
+HWY_INLINE size_t UnpackSigns(const uint8_t* in, size_t count, float scale, Use use) {
+  const Uints lane_bit = hn::Shl(Uint(1), hn::Iota(kUint, 0));
+  const Uints magnitude = Bits(Float(scale));
+  size_t i = 0;
+  for (; i + SignGroup() <= count; i += SignGroup()) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, in + i / 8, SignGroup() / 8);
+    for (size_t j = 0; j < SignGroup(); j += Lanes()) {
+      const auto positive = hn::Eq(hn::And(Uint(bits >> j), lane_bit), hn::Zero(kUint));
+      const Uints sign = hn::IfThenZeroElse(positive, Uint(kSignBit));
+      use(i + j, FromBits(hn::Or(magnitude, sign)));
+    }
+  }
+  return i;
+}
+
+bool DecodeSigns(const uint8_t* in, size_t count, float scale, float* out) {
+  const size_t i = UnpackSigns(in, count, scale, Assign{out});
+  return scalar::DecodeSigns(in + i / 8, count - i, scale, out + i);
+}
+
+bool AccumulateSigns(const uint8_t* in, size_t count, float scale, float weight, float* acc) {
+  const size_t i = UnpackSigns(in, count, scale, Add{acc, weight});
+  return scalar::AccumulateSigns(in + i / 8, count - i, scale, weight, acc + i);
+}
+
+// --- The k largest ---
+
+struct CountAtLeast {
+  const float* in;
+  size_t count;
+
+  size_t operator()(int32_t least) const {
+    Ints found = hn::Zero(kInt);
+    size_t i = 0;
+    for (; i + Lanes() <= count; i += Lanes()) {
+      const Ints magnitude = MagnitudeBitsOf(hn::LoadU(kFloat, in + i));
+      // A mask of ones is -1.
+      found = hn::Sub(found, hn::VecFromMask(kInt, hn::Gt(magnitude, Int(least - 1))));
+    }
+    return static_cast<size_t>(hn::GetLane(hn::SumOfLanes(kInt, found))) +
+           scalar::CountAtLeast(in + i, count - i, least);
+  }
+};
+
+void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
+  const CountAtLeast count_at_least{in, count};
+  const int32_t kth = scalar::KthMagnitude(k, MaxMagnitude(in, count), count_at_least);
+  size_t equal = k - count_at_least(kth + 1);
+  size_t i = 0;
+  for (; i + Lanes() <= count; i += Lanes()) {
+    const Ints magnitude = MagnitudeBitsOf(hn::LoadU(kFloat, in + i));
+    if (hn::AllFalse(kInt, hn::Gt(magnitude, Int(kth - 1)))) continue;
+    indices = scalar::Take(in, i, Lanes(), kth, &equal, indices);
+  }
+  scalar::Take(in, i, count - i, kth, &equal, indices);
+}
+
 template <typename L>
 constexpr WordLoops kWordLoops = {EncodeWords<L>, DecodeWords<L>, AccumulateWords<L>};
 template <typename L>
@@ -336,6 +437,8 @@ const Kernels* GetKernels() {
       kWordLoops<Fp32Lanes>,       kWordLoops<Bf16Lanes>,
       kWordLoops<Fp16Lanes>,       kCodeLoops<IntLanes<8>>,
       kCodeLoops<IntLanes<4>>,     kCodeLoops<Fp4Lanes>,
+      SumMagnitudes,               {EncodeSigns, DecodeSigns, AccumulateSigns},
+      Select,
   };
   return &kernels;
 }

@@ -89,10 +89,80 @@ bool AccumulateCodes(const uint8_t* in, size_t count, float scale, float weight,
   });
 }
 
+inline float SumMagnitudes(const float* in, size_t count) {
+  float sums[kSums] = {};
+  for (size_t i = 0; i < count; ++i) sums[i % kSums] += std::abs(in[i]) * kSumUnit;
+  return AddUp(sums);
+}
+
+inline void EncodeSigns(const float* in, size_t count, float, uint8_t* out) {
+  std::memset(out, 0, (count + 7) / 8);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t sign = std::bit_cast<uint32_t>(in[i]) >> 31;
+    out[i / 8] |= static_cast<uint8_t>(sign << i % 8);
+  }
+}
+
+template <typename Use>
+bool UnpackSigns(const uint8_t* in, size_t count, float scale, Use use) {
+  for (size_t i = 0; i < count; ++i) use(i, (in[i / 8] >> i % 8 & 1) != 0 ? -scale : scale);
+  return count % 8 == 0 || in[count / 8] >> count % 8 == 0;
+}
+
+inline bool DecodeSigns(const uint8_t* in, size_t count, float scale, float* out) {
+  return UnpackSigns(in, count, scale, [out](size_t i, float value) { out[i] = value; });
+}
+
+inline bool AccumulateSigns(const uint8_t* in, size_t count, float scale, float weight, float* acc) {
+  return UnpackSigns(in, count, scale, [weight, acc](size_t i, float value) {
+    acc[i] = Accumulate(acc[i], weight, value);
+  });
+}
+
+inline size_t CountAtLeast(const float* in, size_t count, int32_t least) {
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i) found += MagnitudeBits(in[i]) >= least;
+  return found;
+}
+
+// The largest magnitude that at least `k` values reach, by bisection of its bits.
+template <typename Count>
+int32_t KthMagnitude(size_t k, int32_t largest, Count count_at_least) {
+  int32_t reached = 0;
+  int32_t beyond = largest + 1;
+  while (beyond - reached > 1) {
+    const int32_t middle = reached + (beyond - reached) / 2;
+    (count_at_least(middle) >= k ? reached : beyond) = middle;
+  }
+  return reached;
+}
+
+// Takes the values of `count` from index `first` that are larger than `kth`, and of those equal to
+// it as many as `*equal` says; returns the end of `indices`.
+inline uint16_t* Take(const float* in, size_t first, size_t count, int32_t kth, size_t* equal,
+                      uint16_t* indices) {
+  for (size_t i = first; i < first + count; ++i) {
+    const int32_t magnitude = MagnitudeBits(in[i]);
+    if (magnitude < kth || (magnitude == kth && *equal == 0)) continue;
+    if (magnitude == kth) --*equal;
+    *indices++ = static_cast<uint16_t>(i);
+  }
+  return indices;
+}
+
+inline void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
+  const int32_t kth = KthMagnitude(k, MaxMagnitude(in, count), [&](int32_t least) {
+    return CountAtLeast(in, count, least);
+  });
+  size_t equal = k - CountAtLeast(in, count, kth + 1);
+  Take(in, 0, count, kth, &equal, indices);
+}
+
 template <typename W>
 inline constexpr WordLoops kWordLoops = {EncodeWords<W>, DecodeWords<W>, AccumulateWords<W>};
 template <typename C>
 inline constexpr CodeLoops kCodeLoops = {EncodeCodes<C>, DecodeCodes<C>, AccumulateCodes<C>};
+inline constexpr CodeLoops kSignLoops = {EncodeSigns, DecodeSigns, AccumulateSigns};
 
 }  // namespace gdf::compress::scalar
 

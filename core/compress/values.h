@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace gdf::compress {
@@ -127,6 +128,35 @@ struct Fp4Code {
   static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   static float ToFloat(uint32_t code) { return 0.5f * static_cast<float>(kTwice[code]); }
 };
+
+// --- Scales of blocks ---
+
+// A scale is never subnormal, so that its reciprocal is finite and no flush-to-zero mode matters.
+constexpr float kMinScale = 0x1p-126f;
+// The largest whose product with the largest level, 127, 7 or 6, is finite.
+constexpr float kMaxInt8Scale = 0x1.020406p+121f;
+constexpr float kMaxInt4Scale = 0x1.249248p+125f;
+constexpr float kMaxFp4Scale = 0x1.555554p+125f;
+
+// So that `levels` times it is the largest magnitude of the block.
+inline float ScaleFor(float max_abs, float levels, float max_scale) {
+  return max_abs == 0.0f ? 0.0f : std::clamp(max_abs / levels, kMinScale, max_scale);
+}
+
+inline bool IsScale(float scale, float max_scale) {
+  return std::bit_cast<uint32_t>(scale) == 0 || (scale >= kMinScale && scale <= max_scale);
+}
+
+// Magnitudes are summed in this many running sums, value i in sum i % kSums, in units of kSumUnit so
+// that no sum of a block overflows; then sum j + kSums / 2 is added to sum j, and so on down.
+constexpr size_t kSums = 16;
+constexpr float kSumUnit = 0x1p-12f;
+inline float AddUp(float* sums) {
+  for (size_t half = kSums / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  return sums[0];
+}
 
 using Int8Code = IntCode<8>;
 using Int4Code = IntCode<4>;

@@ -11,14 +11,24 @@
 namespace gdf::config {
 namespace {
 
+enum class Option { kNone, kBlock, kK };
+
 struct KindName {
   CodecKind kind;
   const char* name;
-  uint32_t usual_block;  // 0: not a block codec
+  Option option;
+  uint32_t usual;  // value of the option
 };
 constexpr KindName kKinds[] = {
-    {CodecKind::kFp32, "fp32", 0},   {CodecKind::kBf16, "bf16", 0},   {CodecKind::kFp16, "fp16", 0},
-    {CodecKind::kInt8, "int8", 256}, {CodecKind::kInt4, "int4", 128}, {CodecKind::kFp4, "fp4", 64},
+    {CodecKind::kFp32, "fp32", Option::kNone, 0},
+    {CodecKind::kBf16, "bf16", Option::kNone, 0},
+    {CodecKind::kFp16, "fp16", Option::kNone, 0},
+    {CodecKind::kInt8, "int8", Option::kBlock, 256},
+    {CodecKind::kInt4, "int4", Option::kBlock, 128},
+    {CodecKind::kFp4, "fp4", Option::kBlock, 64},
+    {CodecKind::kSign, "sign", Option::kBlock, 1024},
+    {CodecKind::kTopK2, "topk2", Option::kK, 64},
+    {CodecKind::kTopK8, "topk8", Option::kK, 64},
 };
 
 const KindName* Find(CodecKind kind) {
@@ -29,8 +39,14 @@ const KindName* Find(CodecKind kind) {
 
 std::string Names() {
   return absl::StrJoin(kKinds, ", ", [](std::string* out, const KindName& kind) {
-    absl::StrAppend(out, kind.name, kind.usual_block > 0 ? "[:BLOCK]" : "");
+    const char* option = kind.option == Option::kBlock ? "[:BLOCK]" : "[:K]";
+    absl::StrAppend(out, kind.name, kind.option == Option::kNone ? "" : option);
   });
+}
+
+std::string Ranges() {
+  return absl::StrCat("BLOCK a power of two from ", CodecSpec::kMinBlock, " to ",
+                      CodecSpec::kMaxBlock, ", K from 1 to ", CodecSpec::kMaxK);
 }
 
 }  // namespace
@@ -42,37 +58,39 @@ absl::Status CodecSpec::Check() const {
         absl::StrCat("codec kind ", static_cast<int>(kind), ", expected 1 to ", std::size(kKinds),
                      "; the sender speaks another version"));
   }
-  if (known->usual_block == 0 ? block == 0
-                              : std::has_single_bit(block) && block >= kMinBlock && block <= kMaxBlock) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "codec ", known->name, ": block is ", block, ", expected ",
-      known->usual_block == 0 ? "none" : absl::StrCat("a power of two from ", kMinBlock, " to ", kMaxBlock)));
+  const bool block_fits = known->option == Option::kBlock
+                              ? std::has_single_bit(block) && block >= kMinBlock && block <= kMaxBlock
+                              : block == 0;
+  const bool k_fits = known->option == Option::kK ? k >= 1 && k <= kMaxK : k == 0;
+  if (block_fits && k_fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("codec ", known->name, " with block ", block,
+                                                 " and k ", k, ", expected ", Ranges(),
+                                                 ", and 0 where it has none"));
 }
 
 absl::StatusOr<CodecSpec> CodecSpec::Parse(std::string_view text) {
+  const size_t colon = text.find(':');
   for (const KindName& known : kKinds) {
-    if (!text.starts_with(known.name)) continue;
-    CodecSpec spec{known.kind, known.usual_block};
-    const std::string_view rest = text.substr(std::string_view(known.name).size());
-    if (rest.empty()) return spec;
+    if (text.substr(0, colon) != known.name) continue;
+    uint32_t option = known.usual;
     // The text must be the one that ToString gives: no sign, space or leading zero.
-    const std::string digits(rest.substr(1));
-    if (rest[0] == ':' && absl::SimpleAtoi(digits, &spec.block) && spec.ToString() == text &&
-        spec.Check().ok()) {
-      return spec;
-    }
+    const std::string digits(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+    if (colon != std::string_view::npos && !absl::SimpleAtoi(digits, &option)) break;
+    CodecSpec spec{.kind = known.kind};
+    if (known.option == Option::kBlock) spec.block = option;
+    if (known.option == Option::kK) spec.k = option;
+    if (!spec.Check().ok() || (colon != std::string_view::npos && spec.ToString() != text)) break;
+    return spec;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("must be one of ", Names(), " with BLOCK a power of two from ", kMinBlock, " to ",
-                   kMaxBlock, ", got '", std::string(text.substr(0, 60)), "'"));
+  return absl::InvalidArgumentError(absl::StrCat("must be one of ", Names(), " with ", Ranges(),
+                                                 ", got '", std::string(text.substr(0, 60)), "'"));
 }
 
 std::string CodecSpec::ToString() const {
   const KindName* known = Find(kind);
   if (known == nullptr) return absl::StrCat("codec ", static_cast<int>(kind));
-  return known->usual_block > 0 ? absl::StrCat(known->name, ":", block) : known->name;
+  if (known->option == Option::kNone) return known->name;
+  return absl::StrCat(known->name, ":", known->option == Option::kBlock ? block : k);
 }
 
 }  // namespace gdf::config

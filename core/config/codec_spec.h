@@ -12,24 +12,38 @@
 namespace gdf::config {
 
 // docs/formats/codecs.md says what each does; the numbers are part of the formats.
-enum class CodecKind : uint8_t { kFp32 = 1, kBf16 = 2, kInt8 = 3, kFp16 = 4, kInt4 = 5, kFp4 = 6 };
+enum class CodecKind : uint8_t {
+  kFp32 = 1,
+  kBf16 = 2,
+  kInt8 = 3,
+  kFp16 = 4,
+  kInt4 = 5,
+  kFp4 = 6,
+  kSign = 7,
+  kTopK2 = 8,
+  kTopK8 = 9,
+};
 
 // Which codec, with its options.
 struct CodecSpec {
   static constexpr uint32_t kMinBlock = 64;
   static constexpr uint32_t kMaxBlock = 4096;
+  static constexpr uint32_t kChunk = 4096;  // values of which a top-k codec keeps k
+  static constexpr uint32_t kMaxK = 1024;
 
   CodecKind kind = CodecKind::kFp32;
   uint32_t block = 0;  // of a block codec: values under one scale, a power of two; else 0
+  uint32_t k = 0;      // of a top-k codec: values kept of each chunk; else 0
 
-  // "fp32", "bf16", "fp16", or a block codec: "int8", "int4" or "fp4", with ":BLOCK" or its usual
-  // block. kInvalidArgument, "must be one of ...", for anything else.
+  // "fp32", "bf16", "fp16"; a block codec, "int8", "int4", "fp4" or "sign", with ":BLOCK" or its
+  // usual block; or a top-k codec, "topk2" (values of 2 bits) or "topk8" (int8), with ":K" or its
+  // usual k. kInvalidArgument, "must be one of ...", for anything else.
   static absl::StatusOr<CodecSpec> Parse(std::string_view text);
 
-  // kInvalidArgument for an unknown kind or a block that it cannot have.
+  // kInvalidArgument for an unknown kind or a block or k that it cannot have.
   absl::Status Check() const;
 
-  // The inverse of Parse; a block is always written.
+  // The inverse of Parse; block and k are always written.
   std::string ToString() const;
 
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) = default;

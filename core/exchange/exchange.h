@@ -1,6 +1,6 @@
 // All-reduce between the members of a job: everybody's packed delta in, the same mean out.
-// Member i owns shard i: it decodes every contribution to it, reduces in member order, encodes once; everyone, the
-// owner too, decodes those very bytes. Frames of at most 1 MiB flow while others are reduced.
+// With a dense codec member i owns shard i: it decodes every contribution to it, reduces in member order, encodes once;
+// everyone, the owner too, decodes those very bytes. With others everyone gets all contributions and reduces them. Frames of at most 1 MiB flow while others are reduced.
 //
 //   Exchange exchange({executor, pool, transport, job});
 //   Outcome outcome = co_await exchange.AllReduce(std::move(request));

@@ -46,6 +46,7 @@ struct Exchange::Run {
   Task<absl::Status> Use(uint32_t owner);
   Task<absl::Status> SendSlices(uint32_t owner, StreamPtr stream);
   Task<absl::Status> TakeMeans(uint32_t owner, StreamPtr stream);
+  Task<absl::Status> AwaitEnd(uint32_t owner, StreamPtr stream);
   Task<absl::Status> SendTo(uint32_t member, StreamPtr stream, Buffer frame);
   // A frame of exactly `bytes`; every failure names the member.
   Task<absl::StatusOr<Buffer>> ReceiveFrom(uint32_t member, StreamPtr stream, uint64_t bytes);

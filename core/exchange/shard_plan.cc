@@ -10,10 +10,18 @@ ShardPlan::ShardPlan(uint64_t num_values, uint64_t block, uint32_t shards) : num
   GDF_CHECK(shards > 0 && block > 0);
   const uint64_t blocks = (num_values + block - 1) / block;
   shard_values_ = (blocks + shards - 1) / shards * block;
+  stride_ = shard_values_;
+}
+
+ShardPlan ShardPlan::Whole(uint64_t num_values) {
+  ShardPlan plan(num_values, 1, 1);
+  plan.stride_ = 0;
+  return plan;
 }
 
 Range ShardPlan::shard(uint32_t index) const {
-  return {std::min(num_values_, index * shard_values_), std::min(num_values_, (index + 1) * shard_values_)};
+  const uint64_t begin = std::min(num_values_, index * stride_);
+  return {begin, std::min(num_values_, begin + shard_values_)};
 }
 
 uint64_t ShardPlan::num_pieces(uint32_t index) const {

@@ -20,11 +20,14 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Equal shards, in order, cut at multiples of the codec's block; the last ones may be shorter or empty.
+// Which elements each owner reduces.
 class ShardPlan {
  public:
-  // `shards` > 0.
+  // Equal shards, in order, cut at multiples of the codec's block; the last ones may be shorter or empty. `shards` > 0.
   ShardPlan(uint64_t num_values, uint64_t block, uint32_t shards);
+  // Every owner has all elements.
+  static ShardPlan Whole(uint64_t num_values);
+
   Range shard(uint32_t index) const;
   uint64_t num_pieces(uint32_t index) const;
   Range piece(uint32_t index, uint64_t piece) const;  // of the whole delta
@@ -32,6 +35,7 @@ class ShardPlan {
  private:
   uint64_t num_values_;
   uint64_t shard_values_;
+  uint64_t stride_;  // between the beginnings of shards
 };
 
 // Where the packed form of `range` lies in the packed form of all `num_values`.

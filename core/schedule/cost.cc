@@ -57,10 +57,11 @@ uint64_t OptimizerBytes(const config::OptimizerSpec& optimizer, uint64_t vector_
   return optimizer.momentum > 0 ? vector_bytes : 0;
 }
 
-uint64_t PackedBytes(const config::CodecSpec& spec, int64_t num_values) {
-  const absl::StatusOr<std::unique_ptr<compress::Codec>> codec = compress::Codec::Create(spec);
+// Of a codec that job.yaml names.
+std::unique_ptr<compress::Codec> MakeCodec(const config::CodecSpec& spec) {
+  absl::StatusOr<std::unique_ptr<compress::Codec>> codec = compress::Codec::Create(spec);
   GDF_CHECK(codec.ok());
-  return (*codec)->PackedSize(U(num_values));
+  return *std::move(codec);
 }
 
 // The dataset as int32 tokens: one a byte at most for char and byte, and text that a trained
@@ -162,8 +163,10 @@ Cost EstimateCost(const CostInput& input) {
                              static_cast<double>(spec.data.sequence_length);
   cost.tokens = node_tokens * static_cast<double>(n);
 
-  const uint64_t packed = PackedBytes(spec.rounds.codec, cost.num_parameters);
-  cost.upload_bytes_per_round = 2 * (n - 1) * packed / n;
+  const std::unique_ptr<compress::Codec> codec = MakeCodec(spec.rounds.codec);
+  const uint64_t packed = codec->PackedSize(U(cost.num_parameters));
+  // docs/collectives.md: slices and means, or everybody's whole.
+  cost.upload_bytes_per_round = codec->is_dense() ? 2 * (n - 1) * packed / n : (n - 1) * packed;
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);

@@ -12,15 +12,18 @@ constexpr absl::Duration kFaultsEnd = absl::Minutes(3);
 
 JobOptions RandomJob(SeededRng& rng) {
   constexpr uint64_t kSizes[] = {1, 63, 64, 257, 1000, 3001};
-  const config::CodecSpec codecs[] = {
-      {config::CodecKind::kFp32, 0}, {config::CodecKind::kBf16, 0}, {config::CodecKind::kInt8, 64}};
+  const config::CodecSpec codecs[] = {{.kind = config::CodecKind::kFp32},
+                                      {.kind = config::CodecKind::kBf16},
+                                      {.kind = config::CodecKind::kInt8, .block = 64},
+                                      {.kind = config::CodecKind::kInt4, .block = 64},
+                                      {.kind = config::CodecKind::kTopK2, .k = 64}};
   JobOptions options;
   options.nodes = 2 + static_cast<int>(rng.Below(5));
   options.min_nodes = 1 + static_cast<int>(rng.Below(2));
   options.rounds = 2 + static_cast<int64_t>(rng.Below(5));
   options.inner_steps = 1 + static_cast<int64_t>(rng.Below(8));
   options.num_params = kSizes[rng.Below(6)];
-  options.codec = codecs[rng.Below(3)];
+  options.codec = codecs[rng.Below(5)];
   options.network.max_delay = absl::Milliseconds(10 + static_cast<int64_t>(rng.Below(200)));
   return options;
 }

@@ -423,9 +423,11 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
     total = total + weight;
   }
   for (float& value : mean) value = value / total;
-  std::vector<uint8_t> once(codec->PackedSize(n));
-  codec->Encode(mean, absl::MakeSpan(once));
-  if (!codec->Decode(once, absl::MakeSpan(mean)).ok()) return false;
+  if (codec->is_dense()) {
+    std::vector<uint8_t> once(codec->PackedSize(n));
+    codec->Encode(mean, absl::MakeSpan(once));
+    if (!codec->Decode(once, absl::MakeSpan(mean)).ok()) return false;
+  }
   const absl::Span<const float> theta = before.state->theta.span();
   const absl::Span<const float> momentum = before.state->momentum.span();
   for (size_t k = 0; k < n; ++k) {  // Nesterov

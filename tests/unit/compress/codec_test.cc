@@ -44,7 +44,8 @@ std::vector<float> Values(size_t n, uint32_t seed) {
 }
 
 const char* const kAll[] = {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096",
-                            "int4:64", "int4", "int4:4096", "fp4", "fp4:4096"};
+                            "int4:64", "int4", "int4:4096", "fp4", "fp4:4096",
+                            "sign:64", "sign", "topk2:1", "topk2", "topk8", "topk8:1000"};
 
 TEST_CASE("codec specs are read and written") {
   for (const auto& [text, written] :
@@ -56,7 +57,10 @@ TEST_CASE("codec specs are read and written") {
                                                         {"fp16", "fp16"},
                                                         {"int4", "int4:128"},
                                                         {"fp4", "fp4:64"},
-                                                        {"fp4:1024", "fp4:1024"}}) {
+                                                        {"fp4:1024", "fp4:1024"},
+                                                        {"sign", "sign:1024"},
+                                                        {"topk2", "topk2:64"},
+                                                        {"topk8:1", "topk8:1"}}) {
     const absl::StatusOr<CodecSpec> spec = CodecSpec::Parse(text);
     REQUIRE(spec.ok());
     CHECK(spec->ToString() == written);
@@ -65,16 +69,22 @@ TEST_CASE("codec specs are read and written") {
   }
   for (const char* text :
        {"", "FP32", "int8:", "int8:0", "int8:32", "int8:8192", "int8:100", "int8:+64", "int8:064",
-        "int8: 64", "int8:-64", "int8:4294967360", "int8:64x", "int5", "int4:32", "fp4:63", "fp16:64", "fp32:64", "bf16 "}) {
+        "int8: 64", "int8:-64", "int8:4294967360", "int8:64x", "int5", "int4:32", "fp4:63", "fp16:64", "fp32:64", "bf16 ",
+        "topk2:0", "topk2:1025", "topk", "sign:100"}) {
     INFO(text);
     const absl::Status status = CodecSpec::Parse(text).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK_THAT(std::string(status.message()), Contains("expected fp32, bf16, fp16, int8[:BLOCK], int4[:BLOCK], fp4[:BLOCK]"));
+    CHECK_THAT(std::string(status.message()), Contains("must be one of fp32, bf16, fp16, int8[:BLOCK], int4[:BLOCK], fp4[:BLOCK], "
+                                                          "sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two "
+                                                          "from 64 to 4096, K from 1 to 1024"));
   }
-  CHECK(!Codec::Create({static_cast<CodecKind>(9), 256}).ok());
+  CHECK(!Codec::Create({static_cast<CodecKind>(10), 256}).ok());
   CHECK(!Codec::Create({CodecKind::kInt8, 0}).ok());
   CHECK(!Codec::Create({CodecKind::kInt8, 96}).ok());
   CHECK(!Codec::Create({CodecKind::kBf16, 64}).ok());
+  CHECK(!Codec::Create({CodecKind::kBf16, 0, 1}).ok());
+  CHECK(!Codec::Create({CodecKind::kInt8, 64, 1}).ok());
+  CHECK(!Codec::Create({CodecKind::kTopK2, 64, 1}).ok());
 }
 
 TEST_CASE("packed sizes") {
@@ -182,6 +192,63 @@ TEST_CASE("fp4 packed bytes worked out by hand") {
         Bytes{0x00, 0x00, 0x80, 0x3F, 0x07, 0x22, 0x44, 0x66, 0x90});
   std::vector<float> out(1);
   CHECK(!codec->Decode(Bytes{0x00, 0x00, 0x80, 0x3F, 0x08}, absl::MakeSpan(out)).ok());  // -0
+}
+
+TEST_CASE("sign packed bytes worked out by hand") {
+  const auto codec = Make("sign:64");
+  // Mean magnitude 2; bits 1 and 3 are set.
+  CHECK(Encode(*codec, {1.0f, -3.0f, 2.0f, -2.0f}) == Bytes{0x00, 0x00, 0x00, 0x40, 0x0A});
+  CHECK(Decode(*codec, Bytes{0x00, 0x00, 0x00, 0x40, 0x0A}, 4) ==
+        std::vector<float>{2.0f, -2.0f, 2.0f, -2.0f});
+  CHECK(codec->PackedSize(64) == 12);
+  std::vector<float> out(4);
+  CHECK(!codec->Decode(Bytes{0x00, 0x00, 0x00, 0x40, 0x1A}, absl::MakeSpan(out)).ok());
+  // Sums that overflow do not.
+  const std::vector<float> huge = Decode(*codec, Encode(*codec, std::vector<float>(64, FLT_MAX)), 64);
+  CHECK(huge[0] == FLT_MAX);
+}
+
+TEST_CASE("top-k packed bytes worked out by hand") {
+  // Of 5 values 3 are kept: 1 (-8), 3 (2) and 4 (2): middle 5; lower level 2, higher 8 (0x4000, 0x4100
+  // as bfloat16). Codes 3, 0, 0. k = 3 of 4096: 10 low bits an index, 1, 3 and 4; the bitmap has the
+  // three bits 0 to 2 set, as all high parts are 0.
+  const std::vector<float> values = {0.5f, -8.0f, 0.0f, 2.0f, 2.0f};
+  const Bytes packed = {0x00, 0x40, 0x00, 0x41, 0x03, 0x01, 0x0C, 0x40, 0x00, 0x07};
+  CHECK(Encode(*Make("topk2:3"), values) == packed);
+  CHECK(Decode(*Make("topk2:3"), packed, 5) == std::vector<float>{0.0f, -8.0f, 0.0f, 2.0f, 2.0f});
+  // As int8 the scale is 8 / 127 and the codes -127, 32 and 32.
+  const std::vector<float> decoded = Decode(*Make("topk8:3"), Encode(*Make("topk8:3"), values), 5);
+  CHECK(decoded[1] == Approx(-8.0f));
+  CHECK(decoded[3] == Approx(32 * 8.0 / 127));
+  CHECK(decoded[0] == 0.0f);
+  // 84 bytes a chunk: 0.164 bits a value.
+  CHECK(Make("topk2:64")->PackedSize(4096) == 84);
+  CHECK(Make("topk2:64")->PackedSize(3 * 4096) == 3 * 84);
+  // What a sum has where nothing was kept stays, to the bit.
+  std::vector<float> acc = {-0.0f, 1.0f, -0.0f, 1.0f, 1.0f};
+  REQUIRE(Make("topk2:3")->DecodeAccumulate(packed, 0.5f, absl::MakeSpan(acc)).ok());
+  CHECK(std::signbit(acc[0]));
+  CHECK(acc[1] == -3.0f);
+}
+
+TEST_CASE("top-k bytes of indices that are out of order, out of range, too few or too many are refused") {
+  const auto codec = Make("topk2:3");
+  const Bytes good = {0x00, 0x40, 0x00, 0x41, 0x03, 0x01, 0x0C, 0x40, 0x00, 0x07};
+  std::vector<float> out(5);
+  REQUIRE(codec->Decode(good, absl::MakeSpan(out)).ok());
+  const auto refuses = [&](size_t at, uint8_t value) {
+    Bytes bad = good;
+    bad[at] = value;
+    return !codec->Decode(bad, absl::MakeSpan(out)).ok() &&
+           !codec->DecodeAccumulate(bad, 1.0f, absl::MakeSpan(out)).ok();
+  };
+  CHECK(refuses(9, 0x03));  // two
+  CHECK(refuses(9, 0x0F));  // four
+  CHECK(refuses(9, 0x0B));  // the last one is 1028
+  CHECK(refuses(7, 0x50));  // the last one is 5
+  CHECK(refuses(5, 0x03));  // the first one is 3, as the second
+  CHECK(refuses(3, 0xC1));  // a negative level
+  CHECK(refuses(3, 0x3F));  // levels in the wrong order
 }
 
 TEST_CASE("int8 handles the ends of the float32 range") {
@@ -295,7 +362,7 @@ TEST_CASE("packed bytes of a wrong length are refused") {
     longer.push_back(0);
     CHECK(!codec->Decode(longer, absl::MakeSpan(out)).ok());
     CHECK(!codec->DecodeAccumulate(longer, 1.0f, absl::MakeSpan(out)).ok());
-    CHECK(!codec->Decode(packed, absl::MakeSpan(out).first(98)).ok());
+    CHECK(!codec->Decode(packed, absl::MakeSpan(out).first(50)).ok());
   }
 }
 
@@ -307,8 +374,8 @@ TEST_CASE("packed bytes that no finite values give are refused") {
       Bytes packed = Encode(*codec, Values(100, 4));
       const uint32_t bits = std::bit_cast<uint32_t>(bad);
       const bool half = codec->PackedSize(1) == 2;
-      // A scale or a value; a NaN or an infinity in bfloat16 is one in binary16 too.
-      const size_t at = codec->spec().block > 0 ? 0 : 40;
+      // Levels, a scale or a value; a NaN or an infinity in bfloat16 is one in binary16 too.
+      const size_t at = codec->block() > 1 ? 0 : 40;
       for (size_t i = 0; i < (half ? 2 : 4); ++i) {
         packed[at + i] = static_cast<uint8_t>(bits >> (8 * (i + (half ? 2 : 0))));
       }

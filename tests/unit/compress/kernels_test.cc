@@ -1,11 +1,14 @@
 // Every instruction set gives the bytes and values of the scalar loops, which say what they are.
 #include "core/compress/kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <hwy/highway.h>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -49,6 +52,18 @@ std::vector<float> Values(size_t count, uint32_t seed) {
   return values;
 }
 
+// The indices of the k largest magnitudes, by sorting.
+std::vector<uint16_t> Largest(const std::vector<float>& values, size_t k) {
+  std::vector<uint16_t> order(values.size());
+  std::iota(order.begin(), order.end(), uint16_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
+    return std::abs(values[a]) > std::abs(values[b]);
+  });
+  order.resize(k);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
 std::vector<uint8_t> RandomBytes(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<uint8_t> bytes(count);
@@ -62,7 +77,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 constexpr size_t kCounts[] = {0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 256, 4096};
-constexpr float kStart = 0.5f;
+constexpr float kStart = 0.5f;  // what a buffer holds before
 
 void SameWords(const WordLoops& simd, const WordLoops& scalar, size_t bytes) {
   for (const size_t count : kCounts) {
@@ -118,6 +133,16 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
     for (const size_t count : kCounts) {
       const std::vector<float> values = Values(count, static_cast<uint32_t>(count));
       CHECK(simd->max_magnitude(values.data(), count) == scalar.max_magnitude(values.data(), count));
+      CHECK(std::bit_cast<uint32_t>(simd->sum_magnitudes(values.data(), count)) ==
+            std::bit_cast<uint32_t>(scalar.sum_magnitudes(values.data(), count)));
+      for (const size_t k : {size_t{1}, count / 3, count / 2, count}) {
+        if (k == 0 || k > count) continue;
+        std::vector<uint16_t> a(k), b(k);
+        simd->select(values.data(), count, k, a.data());
+        scalar.select(values.data(), count, k, b.data());
+        REQUIRE(a == b);
+        REQUIRE(a == Largest(values, k));
+      }
     }
     SameWords(simd->fp32, scalar.fp32, 4);
     SameWords(simd->bf16, scalar.bf16, 2);
@@ -125,6 +150,7 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
     SameCodes(simd->int8, scalar.int8, 8);
     SameCodes(simd->int4, scalar.int4, 4);
     SameCodes(simd->fp4, scalar.fp4, 4);
+    SameCodes(simd->sign, scalar.sign, 1);
   }
 }
 

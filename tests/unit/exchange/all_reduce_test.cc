@@ -33,7 +33,7 @@ void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<ui
 }
 
 TEST_CASE("all members end with the same mean: every size, codec and number of members") {
-  for (const char* codec : {"fp32", "bf16", "int8:64"}) {
+  for (const char* codec : {"fp32", "bf16", "int8:64", "int4", "sign:64", "topk2:3", "topk8"}) {
     for (size_t members = 1; members <= 8; ++members) {
       std::vector<uint64_t> tokens;
       for (size_t i = 0; i < members; ++i) tokens.push_back(100 + 17 * i);
@@ -43,7 +43,7 @@ TEST_CASE("all members end with the same mean: every size, codec and number of m
 }
 
 TEST_CASE("shards of several frames") {
-  for (const char* codec : {"fp32", "int8:256"}) {
+  for (const char* codec : {"fp32", "int8:256", "topk2"}) {
     CheckAllReduce(codec, 2 * 2 * kPieceValues + 77, {3, 5});
     CheckAllReduce(codec, 3 * kPieceValues + 1, {3, 5, 8});
   }
@@ -53,6 +53,7 @@ TEST_CASE("members without a contribution get the mean of the others") {
   CheckAllReduce("int8:64", 1000, {5, 0, 7, 0});
   CheckAllReduce("fp32", 1000, {0, 0, 7});
   CheckAllReduce("fp32", 3, {0, 9});
+  CheckAllReduce("topk2", 1000, {5, 0, 7, 0});
 }
 
 TEST_CASE("the payload is twice (N-1)/N of the packed delta for each member") {
@@ -66,6 +67,19 @@ TEST_CASE("the payload is twice (N-1)/N of the packed delta for each member") {
   for (const Group::Member& member : group.members) {
     CHECK(member.outcome->payload_sent == 2 * 3 * 256 * 4);
     CHECK(member.outcome->payload_received == 2 * 3 * 256 * 4);
+  }
+}
+
+TEST_CASE("by all-gather the payload is the packed delta to each other member") {
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec("topk2");
+  Group group(4);
+  for (int i = 0; i < 4; ++i) {
+    group.Start(i, group.Request(i, codec, 8192, {1, 1, 1, 1}, Pack(*codec, Values(1, 8192))));
+  }
+  group.executor.RunUntilIdle();
+  for (const Group::Member& member : group.members) {
+    CHECK(member.outcome->payload_sent == 3 * 2 * 84);
+    CHECK(member.outcome->payload_received == 3 * 2 * 84);
   }
 }
 

@@ -46,6 +46,7 @@ inline std::vector<float> ExpectedMean(const compress::Codec& codec, const std::
     total = total + static_cast<float>(tokens[m]);
   }
   for (float& value : mean) value = value / total;
+  if (!codec.is_dense()) return mean;
   std::vector<uint8_t> once(codec.PackedSize(count));
   codec.Encode(mean, absl::MakeSpan(once));
   if (!codec.Decode(once, absl::MakeSpan(mean)).ok()) return {};

@@ -65,6 +65,10 @@ TEST_CASE("bytes on the wire of reduce-scatter and all-gather") {
   spec.rounds.codec = {CodecKind::kInt8, 256};
   // P + 4 * 3141 scales = 816,660 packed; * 3/2
   CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 1'224'990);
+  // 196 chunks of 84 bytes and one of 1280 values: 4 + 16 + 48 + 11; the whole to each of three.
+  spec.rounds.codec = {CodecKind::kTopK2, 0, 64};
+  CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 3 * 16'543);
+  spec.rounds.codec = {CodecKind::kInt8, 256};
 }
 
 TEST_CASE("rounds, tokens and parameters") {

@@ -1,0 +1,230 @@
+// Of each chunk of 4096 values the k largest, by index (Elias-Fano) and a code. See
+// docs/formats/codecs.md.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "core/base/status_macros.h"
+#include "core/compress/bits.h"
+#include "core/compress/codecs.h"
+#include "core/compress/values.h"
+
+namespace gdf::compress {
+namespace {
+
+constexpr size_t kLevelBytes = 4;  // what the codes are multiples of, or stand for
+using Indices = std::array<uint16_t, CodecSpec::kMaxK>;
+
+// Two bits a value: the sign, and which of two magnitudes, both bfloat16.
+struct TwoLevels {
+  static constexpr size_t kBits = 2;
+
+  // Splits the magnitudes in the middle of their range and takes the mean of either part.
+  static TwoLevels Of(const float* in, const uint16_t* indices, size_t count) {
+    float least = std::abs(in[indices[0]]), most = least;
+    for (size_t i = 1; i < count; ++i) {
+      least = std::min(least, std::abs(in[indices[i]]));
+      most = std::max(most, std::abs(in[indices[i]]));
+    }
+    TwoLevels levels;
+    levels.middle = 0.5f * least + 0.5f * most;
+    double sums[2] = {};
+    size_t counts[2] = {};
+    for (size_t i = 0; i < count; ++i) {
+      const float magnitude = std::abs(in[indices[i]]);
+      const size_t which = magnitude > levels.middle ? 1 : 0;
+      sums[which] += double{magnitude};
+      ++counts[which];
+    }
+    const auto mean = [&](size_t which) {
+      const double of = sums[which] / static_cast<double>(counts[which]);
+      return Bf16Word::FromFloat(static_cast<float>(of));
+    };
+    levels.words[0] = mean(0);
+    levels.words[1] = counts[1] > 0 ? mean(1) : levels.words[0];
+    return levels;
+  }
+  void Write(uint8_t* out) const { std::memcpy(out, words, kLevelBytes); }
+  // False unless both are finite, not negative and in order.
+  bool Read(const uint8_t* in) {
+    std::memcpy(words, in, kLevelBytes);
+    return words[0] <= words[1] && words[1] < (kInfinityBits >> 16);
+  }
+  uint32_t Code(float value) const {
+    return (std::abs(value) > middle ? 1u : 0u) | (value < 0.0f ? 2u : 0u);
+  }
+  bool Known(uint32_t) const { return true; }
+  float Value(uint32_t code) const {
+    const float magnitude = std::bit_cast<float>(Bf16Word::ToBits(words[code & 1u]));
+    return (code & 2u) != 0 ? -magnitude : magnitude;
+  }
+
+  uint16_t words[2] = {};
+  float middle = 0.0f;  // of the encoder only
+};
+static_assert(std::endian::native == std::endian::little);
+
+// As int8, the chunk being the block.
+struct Int8Levels {
+  static constexpr size_t kBits = 8;
+
+  static Int8Levels Of(const float* in, const uint16_t* indices, size_t count) {
+    float most = 0.0f;
+    for (size_t i = 0; i < count; ++i) most = std::max(most, std::abs(in[indices[i]]));
+    return {ScaleFor(most, Int8Code::kLevels, kMaxInt8Scale)};
+  }
+  void Write(uint8_t* out) const { std::memcpy(out, &scale, kLevelBytes); }
+  bool Read(const uint8_t* in) {
+    std::memcpy(&scale, in, kLevelBytes);
+    return IsScale(scale, kMaxInt8Scale);
+  }
+  uint32_t Code(float value) const {
+    return Int8Code::FromFloat(value, scale == 0.0f ? 0.0f : 1.0f / scale);
+  }
+  bool Known(uint32_t code) const { return code != Int8Code::kUnused; }
+  float Value(uint32_t code) const { return scale * Int8Code::ToFloat(code); }
+
+  float scale = 0.0f;
+};
+
+// Where the parts of a chunk of `values` values lie, of which `kept` are kept: levels, codes, then
+// the indices as Elias and Fano code them: the low bits of each, and a bitmap in which the i-th one
+// stands at (index >> low_bits) + i.
+struct Layout {
+  Layout(size_t values_in, size_t k, size_t code_bits)
+      : values(values_in), kept(std::min(k, values_in)) {
+    low_bits = static_cast<size_t>(std::bit_width(CodecSpec::kChunk / k) - 1);
+    lows = kLevelBytes + BytesOfBits(kept * code_bits);
+    highs = lows + BytesOfBits(kept * low_bits);
+    high_bits = kept + ((values - 1) >> low_bits) + 1;
+    bytes = highs + BytesOfBits(high_bits);
+  }
+
+  size_t values, kept;
+  size_t low_bits, high_bits;  // of an index, of the bitmap
+  size_t lows, highs, bytes;   // offsets, and the whole
+};
+
+template <typename Levels>
+class TopKCodec final : public Codec {
+ public:
+  TopKCodec(const CodecSpec& spec, const Kernels& kernels)
+      : Codec(spec), select_(kernels.select), whole_(CodecSpec::kChunk, spec.k, Levels::kBits) {}
+
+  bool is_dense() const override { return false; }
+  uint64_t block() const override { return CodecSpec::kChunk; }
+
+  uint64_t PackedSize(uint64_t num_values) const override {
+    const uint64_t rest = num_values % CodecSpec::kChunk;
+    return num_values / CodecSpec::kChunk * whole_.bytes + (rest > 0 ? LayoutOf(rest).bytes : 0);
+  }
+
+  void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const override {
+    GDF_CHECK(out.size() == PackedSize(in.size()));
+    std::fill(out.begin(), out.end(), uint8_t{0});
+    Indices indices;
+    uint8_t* to = out.data();
+    for (size_t begin = 0; begin < in.size(); begin += CodecSpec::kChunk) {
+      const Layout layout = LayoutOf(in.size() - begin);
+      const float* chunk = in.data() + begin;
+      select_(chunk, layout.values, layout.kept, indices.data());
+      const Levels levels = Levels::Of(chunk, indices.data(), layout.kept);
+      levels.Write(to);
+      BitWriter codes(to + kLevelBytes), lows(to + layout.lows);
+      for (size_t i = 0; i < layout.kept; ++i) {
+        codes.Put(levels.Code(chunk[indices[i]]), Levels::kBits);
+        lows.Put(indices[i] & ((1u << layout.low_bits) - 1u), layout.low_bits);
+        const size_t high = (indices[i] >> layout.low_bits) + i;
+        to[layout.highs + high / 8] |= static_cast<uint8_t>(1u << high % 8);
+      }
+      to += layout.bytes;
+    }
+  }
+
+  absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const override {
+    std::fill(out.begin(), out.end(), 0.0f);
+    return ForKept(packed, out, [](float value, float* to) { *to = value; });
+  }
+
+  absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
+                                absl::Span<float> acc) const override {
+    return ForKept(packed, acc,
+                   [weight](float value, float* to) { *to = Accumulate(*to, weight, value); });
+  }
+
+  double ErrorBound(float max_abs) const override {
+    // What is left out is at most that; a level is a mean of magnitudes, rounded.
+    return double{max_abs} * (1.0 + 0x1p-8) + 0x1p-126;
+  }
+
+ private:
+  // Of the chunk at which `values` values begin.
+  Layout LayoutOf(size_t values) const {
+    if (values >= CodecSpec::kChunk) return whole_;
+    return Layout(values, spec().k, Levels::kBits);
+  }
+
+  template <typename Use>
+  absl::Status ForKept(absl::Span<const uint8_t> packed, absl::Span<float> values, Use use) const {
+    GDF_RETURN_IF_ERROR(CheckPackedSize(*this, packed.size(), values.size()));
+    Indices indices;
+    const uint8_t* from = packed.data();
+    for (size_t begin = 0; begin < values.size(); begin += CodecSpec::kChunk) {
+      const Layout layout = LayoutOf(values.size() - begin);
+      Levels levels;
+      if (!levels.Read(from) || !ReadIndices(from, layout, &indices)) {
+        return BadPacked(*this, absl::StrCat("the chunk at value ", begin,
+                                             " has levels or indices that nothing is encoded to"));
+      }
+      float* chunk = values.data() + begin;
+      bool known = true;
+      for (size_t i = 0; i < layout.kept; ++i) {
+        const uint32_t code = GetBits(from + kLevelBytes, layout.lows - kLevelBytes,
+                                      i * Levels::kBits, Levels::kBits);
+        known = known && levels.Known(code);
+        use(levels.Value(code), chunk + indices[i]);
+      }
+      if (!known) {
+        return BadPacked(*this, absl::StrCat("the chunk at value ", begin,
+                                             " holds -128, which nothing is encoded to"));
+      }
+      from += layout.bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  // False unless there are `kept` of them, ascending and within the chunk.
+  static bool ReadIndices(const uint8_t* from, const Layout& layout, Indices* indices) {
+    const uint8_t* lows = from + layout.lows;
+    const uint8_t* highs = from + layout.highs;
+    size_t found = 0;
+    for (size_t byte = 0; byte < layout.bytes - layout.highs; ++byte) {
+      for (uint32_t bits = highs[byte]; bits != 0; bits &= bits - 1u) {
+        if (found == layout.kept) return false;
+        const size_t high = byte * 8 + static_cast<size_t>(std::countr_zero(bits)) - found;
+        const size_t index = high << layout.low_bits |
+                             GetBits(lows, layout.highs - layout.lows, found * layout.low_bits,
+                                     layout.low_bits);
+        if (index >= layout.values || (found > 0 && index <= (*indices)[found - 1])) return false;
+        (*indices)[found++] = static_cast<uint16_t>(index);
+      }
+    }
+    return found == layout.kept;
+  }
+
+  void (*const select_)(const float* in, size_t count, size_t k, uint16_t* indices);
+  const Layout whole_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> MakeTopKCodec(const CodecSpec& spec, const Kernels& kernels) {
+  if (spec.kind == CodecKind::kTopK2) return std::make_unique<TopKCodec<TwoLevels>>(spec, kernels);
+  return std::make_unique<TopKCodec<Int8Levels>>(spec, kernels);
+}
+
+}  // namespace gdf::compress
