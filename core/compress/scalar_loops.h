@@ -125,14 +125,16 @@ inline size_t CountAtLeast(const float* in, size_t count, int32_t least) {
   return found;
 }
 
-// The largest magnitude that at least `k` values reach, by bisection of its bits.
+// A magnitude that the `k` largest values reach, and at most `k` exceed, by bisection of its bits.
 template <typename Count>
 int32_t KthMagnitude(size_t k, int32_t largest, Count count_at_least) {
   int32_t reached = 0;
   int32_t beyond = largest + 1;
   while (beyond - reached > 1) {
     const int32_t middle = reached + (beyond - reached) / 2;
-    (count_at_least(middle) >= k ? reached : beyond) = middle;
+    const size_t found = count_at_least(middle);
+    if (found == k) return middle;
+    (found > k ? reached : beyond) = middle;
   }
   return reached;
 }
