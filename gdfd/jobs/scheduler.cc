@@ -112,6 +112,10 @@ Scheduler::Scheduler(net::Transport& transport, state::State& state,
       state_(state),
       membership_(membership),
       wake_(transport.executor()),
+      absences_(transport.self(),
+                [&transport](const NodeId& node) {
+                  return node == transport.self() || transport.Connected(node);
+                }),
       tasks_(transport.executor()) {
   state_watcher_ = state_.AddWatcher([this](uint64_t) { wake_.Push(false); });
   registrations_.push_back(
@@ -135,7 +139,7 @@ std::string Scheduler::WaitingFor(JobId job) const {
 
 Task<void> Scheduler::Run() {
   while (true) {
-    std::optional<bool> peers = co_await wake_.Pop(UntilOverdue());
+    std::optional<bool> peers = co_await wake_.Pop(UntilNext());
     while (peers) {
       if (*peers) {  // whatever the state did not take may be taken now
         for (auto& [id, job] : pending_) job.refused = false;
@@ -152,8 +156,11 @@ Task<void> Scheduler::Run() {
 Task<absl::Status> Scheduler::Work() {
   GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
   const absl::Status ended = co_await EndOverdue(jobs);
-  const absl::Status placed = co_await PlacePending(std::move(jobs));
-  co_return placed.ok() ? ended : placed;
+  const absl::Status told = co_await TellAbsences(jobs);
+  absl::Status done = co_await PlacePending(std::move(jobs));
+  done.Update(ended);
+  done.Update(told);
+  co_return done;
 }
 
 absl::Time Scheduler::Now() const {
@@ -161,10 +168,11 @@ absl::Time Scheduler::Now() const {
                   absl::FromUnixMillis(state_.last_time_unix_ms()));
 }
 
-absl::Duration Scheduler::UntilOverdue() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, at] : overdue_at_) next = std::min(next, at);
-  return next - Now();
+absl::Duration Scheduler::UntilNext() const {
+  absl::Time overdue = absl::InfiniteFuture();
+  for (const auto& [id, at] : overdue_at_) overdue = std::min(overdue, at);
+  return std::min(overdue - Now(),
+                  absences_.Next() - transport_.executor().clock().Monotonic());
 }
 
 Task<absl::Status> Scheduler::EndOverdue(const std::vector<state::Job>& jobs) {
@@ -202,6 +210,17 @@ Task<absl::Status> Scheduler::EndOverdue(JobId id) {
   finish.theta = job.theta;
   absl::StatusOr<wire::CommandResult> ended = co_await membership_.ProposeChecked(std::move(finish));
   co_return ended.status();
+}
+
+Task<absl::Status> Scheduler::TellAbsences(const std::vector<state::Job>& jobs) {
+  absl::Status failed;
+  std::vector<wire::JobEvent> events =
+      absences_.Update(jobs, transport_.executor().clock().Monotonic());
+  for (wire::JobEvent& event : events) {
+    absl::StatusOr<wire::CommandResult> told = co_await membership_.ProposeChecked(std::move(event));
+    failed.Update(told.status());
+  }
+  co_return failed;
 }
 
 absl::StatusOr<schedule::Placement> Preview(state::State& state,

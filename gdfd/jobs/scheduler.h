@@ -1,5 +1,6 @@
 // The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
-// ask for, refuses what no node can run, ends what has run longer than it may. Decides with
+// ask for, refuses what no node can run, ends what has run longer than it may, and puts it into a
+// running job's events when a member is not online. Decides with
 // core/schedule and records with commands; keeps no state of its own beside what it has read of
 // jobs and what members said of each other lately. Method: jobs.request_epoch.
 #ifndef GDF_GDFD_JOBS_SCHEDULER_H_
@@ -21,6 +22,7 @@
 #include "core/schedule/placement.h"
 #include "core/state/state.h"
 #include "core/wire/membership_messages.h"
+#include "gdfd/jobs/absences.h"
 
 namespace gdf::jobs {
 
@@ -72,8 +74,9 @@ class Scheduler {
   // Ends those of `jobs` that have run for their limits.max_wall_time.
   Task<absl::Status> EndOverdue(const std::vector<state::Job>& jobs);
   Task<absl::Status> EndOverdue(JobId id);
+  Task<absl::Status> TellAbsences(const std::vector<state::Job>& jobs);
   absl::Time Now() const;             // as commands are stamped
-  absl::Duration UntilOverdue() const;  // until the next running job is to be ended
+  absl::Duration UntilNext() const;   // until a running job is to be ended, or an absence told
   absl::StatusOr<Pending*> Read(JobId id);
   // What to record about a pending job; nothing when it waits, with the reason in it.
   std::optional<wire::CommandBody> Decide(const state::Job& job, Pending& pending,
@@ -88,6 +91,7 @@ class Scheduler {
   membership::Membership& membership_;
   Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, Pending> pending_;
+  Absences absences_;
   std::map<JobId, absl::Time> overdue_at_;  // of the running jobs
   std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what all of them were weighed with

@@ -396,8 +396,10 @@ TEST_CASE(
     net.Pass(absl::Minutes(2));
     CHECK(net.Job(id).phase == state::JobPhase::kRunning);
     CHECK(net.HasEvent("waiting: job j1 needs 3 nodes and has 2 left (lost node " + lost.id().Short()));
+    CHECK(net.HasEvent("node " + lost.id().Short() + " has not been online for 30 s"));
     net.Start(lost);
     REQUIRE(net.Finishes(id));
+    CHECK(net.HasEvent("node " + lost.id().Short() + " is online again after "));
     CHECK(net.Job(id).members.size() == 3);
   }
   INFO(net.Job(id).reason);
