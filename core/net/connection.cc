@@ -392,6 +392,8 @@ void Connection::TryWrite() {
     }
     const uint8_t* data = in_record ? record_.data() + record_at_ : tail_.span().data() + tail_at_;
     const size_t size = in_record ? record_.size() - record_at_ : tail_.size() - tail_at_;
+    const size_t rest = in_record ? size + tail_.size() : size;
+    SetMoreFollows(ssl_.get(), rest > std::min(size, kRecordBytes));
     size_t done = 0;
     ERR_clear_error();
     const int ret = SSL_write_ex(ssl_.get(), data, size, &done);

@@ -56,7 +56,8 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 
 int SocketWrite(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t n = send(SocketOf(bio), data, static_cast<size_t>(size), MSG_NOSIGNAL);
+  const int more = BIO_get_app_data(bio) != nullptr ? MSG_MORE : 0;
+  const ssize_t n = send(SocketOf(bio), data, static_cast<size_t>(size), MSG_NOSIGNAL | more);
   if (n < 0 && WouldBlock()) BIO_set_retry_write(bio);
   return static_cast<int>(n);
 }
@@ -118,6 +119,11 @@ absl::StatusOr<TlsContext> TlsContext::Create(absl::Span<const uint8_t> seed) {
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(ctx, AcceptEd25519, nullptr);
   return result;
+}
+
+void SetMoreFollows(SSL* ssl, bool more) {
+  BIO* bio = SSL_get_wbio(ssl);
+  BIO_set_app_data(bio, more ? bio : nullptr);
 }
 
 SslPtr TlsContext::NewSession(int socket, bool client) const {

@@ -38,6 +38,10 @@ class TlsContext {
   NodeId self_;
 };
 
+// Whether what this session writes next is followed by more at once: the kernel then waits to fill its segments, of up to
+// 64 KiB, instead of sending each record by itself. Ends with a write without.
+void SetMoreFollows(SSL* ssl, bool more);
+
 // Who is at the other end of a finished handshake.
 absl::StatusOr<NodeId> PeerOf(const SSL* ssl);
 
