@@ -107,6 +107,30 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer reque
   co_return Buffer(wire::EncodeCommandResult(result));
 }
 
+absl::Status Coordinator::CheckNotAhead(const NodeId& peer, uint64_t from_index) {
+  const uint64_t here = state_.last_applied();
+  if (from_index > here + 1) {
+    Ahead& ahead = ahead_.try_emplace(peer, Ahead{peer, 0, here}).first->second;
+    ahead.entries = from_index - 1;
+    return absl::DataLossError(absl::StrCat(
+        "node ", peer.Short(), " has ", ahead.entries, " log entries, this coordinator ", here,
+        ": the coordinator's state was rolled back; give it a newer copy of its state folder"));
+  }
+  const auto known = ahead_.find(peer);
+  const bool anew = known != ahead_.end() && from_index <= known->second.entries;
+  if (anew) ahead_.erase(known);
+  return absl::OkStatus();
+}
+
+std::optional<Coordinator::Ahead> Coordinator::FurthestAhead() const {
+  std::optional<Ahead> furthest;
+  for (const auto& [node, ahead] : ahead_) {
+    if (!state_.CheckMember(node, trust::Operation::kReadState).ok()) continue;
+    if (!furthest || ahead.entries > furthest->entries) furthest = ahead;
+  }
+  return furthest;
+}
+
 Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream) {
   absl::StatusOr<std::optional<Buffer>> request = co_await stream->Receive(kWatchCallTimeout);
   if (!request.ok() || !request->has_value()) co_return;
@@ -115,11 +139,8 @@ Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> str
     stream->Cancel(call.status());
     co_return;
   }
-  if (call->from_index > state_.last_applied() + 1) {
-    stream->Cancel(absl::DataLossError(absl::StrCat(
-        "node ", peer.Short(), " has ", call->from_index - 1, " log entries, this coordinator ",
-        state_.last_applied(),
-        ": the coordinator's state was rolled back; give it a newer copy of its state folder")));
+  if (absl::Status known = CheckNotAhead(peer, call->from_index); !known.ok()) {
+    stream->Cancel(std::move(known));
     co_return;
   }
   // Destroyed with this frame, also when the registration goes while the stream is open.

@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,15 @@ class Coordinator {
   }
   // This node and the members connected with it, in order of their ids.
   std::vector<NodeId> Online() const;
+  // A member that came with more entries than there were here, as one does when this coordinator
+  // was restored from an older backup.
+  struct Ahead {
+    NodeId node;
+    uint64_t entries = 0;  // as it says
+    uint64_t here = 0;     // when it came first
+  };
+  // The one that knows most, of those that are members still and have not begun anew.
+  std::optional<Ahead> FurthestAhead() const;
 
  private:
   struct Watcher {
@@ -42,6 +52,7 @@ class Coordinator {
   Task<absl::StatusOr<Buffer>> ServeJoin(NodeId peer, Buffer request);
   Task<absl::StatusOr<Buffer>> ServePropose(NodeId peer, Buffer request);
   Task<void> ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream);
+  absl::Status CheckNotAhead(const NodeId& peer, uint64_t from_index);
   Task<bool> WaitForNews(Watcher& watcher);
   Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
   void Wake(bool presence);
@@ -53,6 +64,7 @@ class Coordinator {
   state::CommandLog log_;
   std::map<NodeId, Allowance> allowances_;  // of members that have proposed
   std::list<Watcher> watchers_;
+  std::map<NodeId, Ahead> ahead_;
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;  // last: its handlers go first
 };

@@ -79,6 +79,10 @@ class Membership {
   // Follows a coordinator's log right now, or is one.
   bool connected() const { return coordinator() || following_; }
   const absl::Status& last_error() const { return last_error_; }  // why not connected
+  // On a coordinator: Coordinator::FurthestAhead.
+  std::optional<Coordinator::Ahead> FurthestAhead() const {
+    return coordinator_ ? coordinator_->FurthestAhead() : std::nullopt;
+  }
   // kPermissionDenied, with why and how it comes back, when this node was removed or banned.
   absl::Status CheckExpelled() const;
   std::vector<NodeId> Online() const;

@@ -80,6 +80,15 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
       const std::string why(node_.membership.last_error().message());
       reply->add_warnings(absl::StrCat("no coordinator: ", names.In(why)));
     }
+    if (const auto ahead = node_.membership.FurthestAhead()) {
+      const std::string name = names.Of(ahead->node);
+      reply->add_warnings(absl::StrCat(
+          name, " knows ", ahead->entries, " entries of the network's record, this coordinator had ",
+          ahead->here, " when it asked: it was restored from an older backup, and ", name,
+          " cannot follow it. Put a copy of the state.db of ", name,
+          " in the place of the one here, with gdfd stopped on both; or give up what is missing: "
+          "gdfctl leave there, and join with a new invite"));
+    }
     reply->set_log_index(node_.state.last_applied());
     const std::vector<NodeId> online = node_.membership.Online();
     for (const state::Member& member : members) {

@@ -105,6 +105,11 @@ TEST_CASE("members who know more than a restored coordinator say so, and join ag
   member.AwaitStatus([](const Json& status) {
     return absl::StrContains(status["warnings"].dump(), "rolled back");
   });
+  const Json warnings = coordinator.Ask({"status"})["warnings"];
+  INFO(warnings);
+  CHECK(absl::StrContains(warnings.dump(),
+                          absl::StrCat(member.name(), " knows ", LogIndex(member), " entries")));
+  CHECK(absl::StrContains(warnings.dump(), "restored from an older backup"));
   CHECK(member.Ctl({"leave", "--yes"}).code == 0);
   CHECK(member.Ask({"status"})["network_id"] == "");
   for (const Json& node : coordinator.Ask({"node", "list"})["nodes"]) {
@@ -112,6 +117,7 @@ TEST_CASE("members who know more than a restored coordinator say so, and join ag
   }
   cluster.Join(member);
   AwaitAllOnline(coordinator, 2);
+  CHECK_FALSE(absl::StrContains(coordinator.Ask({"status"})["warnings"].dump(), " knows "));
   const std::string next = cluster.Submit(coordinator, {.rounds = 3, .nodes_min = 2});
   CHECK(JobLog(coordinator, next).AwaitEnd()["phase"] == "succeeded");
 }

@@ -134,6 +134,11 @@ TEST_CASE("A coordinator that fell behind its members is not followed") {
   const auto error = [&] { return n2.membership().last_error(); };
   CHECK(loop.Comes([&] { return error().code() == StatusCode::kDataLoss; }));
   CHECK(Says(loop.On(error), StatusCode::kDataLoss, "rolled back"));
+  const auto ahead = [&] { return restored.membership().FurthestAhead(); };
+  REQUIRE(loop.On(ahead).has_value());
+  CHECK(loop.On(ahead)->node == n2.id());
+  CHECK(loop.On(ahead)->entries == n2.applied());
+  CHECK(loop.On(ahead)->here == at_copy);
 
   // Its log grows differently: as many entries as the member has, but not the same ones.
   REQUIRE(restored.Do(Note(restored.id(), "a different one")).ok());
@@ -145,6 +150,7 @@ TEST_CASE("A coordinator that fell behind its members is not followed") {
   REQUIRE(restored.Do(Note(restored.id(), "and one more")).ok());
   CHECK(Says(loop.On(error), StatusCode::kDataLoss, expected));
   CHECK(n2.applied() == forked);  // nothing of it was applied
+  CHECK(loop.On(ahead).has_value());
   CHECK_FALSE(loop.On([&] { return n2.membership().connected(); }));
 }
 
