@@ -101,6 +101,9 @@ absl::Status ConfirmLeaving(Session& session) {
   return answer == "yes" ? absl::OkStatus() : absl::CancelledError("this node stays in its network");
 }
 
+// A call that ended with gdfd.
+bool WentDown(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsCancelled(status); }
+
 // Until gdfd has begun anew, without a network.
 absl::Status AwaitNoNetwork(Session& session, control::Client& client) {
   const Clock& clock = session.environment().clock;
@@ -108,10 +111,7 @@ absl::Status AwaitNoNetwork(Session& session, control::Client& client) {
   while (true) {
     const absl::StatusOr<control::NodeStatus> status = client.Status();
     if (status.ok() && status->network_id.empty()) return absl::OkStatus();
-    if (!status.ok() && status.status().code() != absl::StatusCode::kUnavailable &&
-        status.status().code() != absl::StatusCode::kCancelled) {
-      return status.status();
-    }
+    if (!status.ok() && !WentDown(status.status())) return status.status();
     if (clock.Monotonic() >= end || !session.environment().wait(kAskEvery)) break;
   }
   return absl::DeadlineExceededError(
@@ -121,7 +121,19 @@ absl::Status AwaitNoNetwork(Session& session, control::Client& client) {
 absl::StatusOr<ExitCode> Leave(Session& session, bool yes) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   if (!yes) GDF_RETURN_IF_ERROR(ConfirmLeaving(session));
-  GDF_ASSIGN_OR_RETURN(const std::string not_told, client->Leave());
+  const absl::Status runs = client->Status().status();  // one that does not is told of at once
+  if (!runs.ok() && !absl::IsCancelled(runs)) return runs;
+  const absl::StatusOr<std::string> answer = runs.ok() ? client->Leave() : runs;
+  if (WentDown(answer.status())) {
+    if (!AwaitNoNetwork(session, *client).ok()) {
+      return absl::UnavailableError(absl::StrCat("gdfd went down before it answered, and is not back without a network within ",
+                                                 HumanDuration(kRestartWithin), "; see its log, and ask again when it runs"));
+    }
+    if (session.json()) session.PrintJson({{"told", nullptr}, {"not_told", nullptr}});
+    session.Say("this node has left its network, as somebody else asked at the same time");
+    return kExitOk;
+  }
+  GDF_ASSIGN_OR_RETURN(const std::string not_told, answer);
   GDF_RETURN_IF_ERROR(AwaitNoNetwork(session, *client));
   if (session.json()) session.PrintJson({{"told", not_told.empty()}, {"not_told", not_told.empty() ? Json(nullptr) : Json(not_told)}});
   session.Say(not_told.empty() ? "this node has left its network"

@@ -63,6 +63,7 @@ class FakeGdfd final : public v1::Control::Service {
   std::string cancelled;
   v1::LeaveReply leave_reply;
   int leaves = 0;
+  grpc::Status leave_error;
 
   grpc::Status Status(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) override {
     *reply = status_reply;
@@ -127,7 +128,7 @@ class FakeGdfd final : public v1::Control::Service {
     ++leaves;
     *reply = leave_reply;
     status_reply.clear_network_id();
-    return error;
+    return leave_error;
   }
   grpc::Status Backup(grpc::ServerContext*, const v1::BackupRequest*, grpc::ServerWriter<v1::BackupPiece>* writer) override {
     v1::BackupPiece piece;

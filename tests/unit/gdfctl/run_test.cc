@@ -286,6 +286,17 @@ TEST_CASE("Leaving is confirmed, and says whether the network knows") {
   CHECK(untold.code == 0);
   CHECK(untold.err.find("no coordinator answers") != std::string::npos);
   CHECK(json::parse(untold.out).at("told") == false);
+  for (const auto code : {grpc::StatusCode::CANCELLED, grpc::StatusCode::UNAVAILABLE}) {
+    gdfd.leave_error = grpc::Status(code, "");  // it went down, for another's call
+    const Outcome others = leave({"--yes", "--json"}, nullptr);
+    CHECK(others.code == 0);
+    CHECK(others.err.find("as somebody else asked") != std::string::npos);
+    CHECK(json::parse(others.out).at("told") == nullptr);
+  }
+  gdfd.leave_error = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "it coordinates");
+  const Outcome stays = leave({"--yes"}, nullptr);
+  CHECK(stays.code != 0);
+  CHECK(stays.err == "gdfctl: it coordinates\n");
 }
 
 TEST_CASE("A backup replaces a file on demand only, and nothing but a file") {
