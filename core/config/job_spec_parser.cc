@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "core/config/job_spec.h"
 #include "core/config/job_spec_names.h"
+#include "core/config/model_limits.h"
 #include "core/config/units.h"
 #include "core/config/yaml_reader.h"
 #include "core/config/yaml_setting.h"
@@ -132,24 +133,19 @@ class JobParser {
     if (word == "auto") {
       *vocab = 0;
     } else {
-      map->Int("vocab", Need::kOptional, {1, 1 << 22}, vocab);
+      map->Int("vocab", Need::kOptional, {1, kMaxVocab}, vocab);
     }
-  }
-
-  // A loose range: ShapeProblems knows each field's own.
-  static void ReadInt(YamlMap* map, std::string_view key, Need need, int64_t* out) {
-    map->Int(key, need, {1, int64_t{1} << 31}, out);
   }
 
   void ReadGpt2(YamlMap map) {
     const size_t problems_before = problems_->size();
     Gpt2Shape s;
-    ReadInt(&map, "layers", Need::kRequired, &s.layers);
-    ReadInt(&map, "heads", Need::kRequired, &s.heads);
-    ReadInt(&map, "width", Need::kRequired, &s.width);
-    ReadInt(&map, "context", Need::kRequired, &s.context);
+    map.Int("layers", Need::kRequired, {1, kMaxLayers}, &s.layers);
+    map.Int("heads", Need::kRequired, {1, kMaxHeads}, &s.heads);
+    map.Int("width", Need::kRequired, {1, kMaxWidth}, &s.width);
+    map.Int("context", Need::kRequired, {1, kMaxContext}, &s.context);
     s.ffn_width = 4 * s.width;
-    ReadInt(&map, "ffn_width", Need::kOptional, &s.ffn_width);
+    map.Int("ffn_width", Need::kOptional, {1, kMaxFfnWidth}, &s.ffn_width);
     ReadVocab(&map, &s.vocab);
     map.Bool("bias", Need::kOptional, &s.bias);
     map.Bool("tied_embeddings", Need::kOptional, &s.tied_embeddings);
@@ -162,13 +158,13 @@ class JobParser {
   void ReadLlama(YamlMap map) {
     const size_t problems_before = problems_->size();
     LlamaShape s;
-    ReadInt(&map, "layers", Need::kRequired, &s.layers);
-    ReadInt(&map, "heads", Need::kRequired, &s.heads);
+    map.Int("layers", Need::kRequired, {1, kMaxLayers}, &s.layers);
+    map.Int("heads", Need::kRequired, {1, kMaxHeads}, &s.heads);
     s.kv_heads = s.heads;
-    ReadInt(&map, "kv_heads", Need::kOptional, &s.kv_heads);
-    ReadInt(&map, "width", Need::kRequired, &s.width);
+    map.Int("kv_heads", Need::kOptional, {1, kMaxHeads}, &s.kv_heads);
+    map.Int("width", Need::kRequired, {1, kMaxWidth}, &s.width);
     if (map.Has("head_width")) {
-      ReadInt(&map, "head_width", Need::kOptional, &s.head_width);
+      map.Int("head_width", Need::kOptional, {kMinHeadWidth, kMaxHeads}, &s.head_width);
     } else {
       map.Know("head_width");
       if (s.width % s.heads != 0 && problems_->size() == problems_before) {
@@ -179,8 +175,8 @@ class JobParser {
       }
       s.head_width = s.width / s.heads;
     }
-    ReadInt(&map, "ffn_width", Need::kRequired, &s.ffn_width);
-    ReadInt(&map, "context", Need::kRequired, &s.context);
+    map.Int("ffn_width", Need::kRequired, {1, kMaxFfnWidth}, &s.ffn_width);
+    map.Int("context", Need::kRequired, {1, kMaxContext}, &s.context);
     ReadVocab(&map, &s.vocab);
     map.Number("rope_theta", Need::kOptional, {0, 1e12, true}, &s.rope_theta);
     if (map.Has("rope_scaling")) ReadRopeScaling(map.Map("rope_scaling", Need::kOptional), &s);
@@ -198,7 +194,7 @@ class JobParser {
     map.Number("factor", Need::kRequired, {0, 1e6, true}, &r.factor);
     map.Number("low_freq_factor", Need::kRequired, {0, 1e6, true}, &r.low_freq_factor);
     map.Number("high_freq_factor", Need::kRequired, {0, 1e6, true}, &r.high_freq_factor);
-    ReadInt(&map, "original_context", Need::kRequired, &r.original_context);
+    map.Int("original_context", Need::kRequired, {1, kMaxContext}, &r.original_context);
     map.Finish();
     s->rope_scaling = r;
   }

@@ -3,13 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "core/config/model_limits.h"
 
 namespace gdf::config {
 namespace {
-
-// Upper bounds keep every product below in 64 bits; the largest model anyone trains is far under.
-constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxWidth = 65'536, kMaxFfnWidth = 1 << 20,
-                  kMaxContext = 1 << 24, kMaxVocab = 1 << 22;
 
 class Checker {
  public:
@@ -60,8 +57,8 @@ std::vector<ShapeProblem> Check(const LlamaShape& s) {
   c.Range("kv_heads", s.kv_heads, 1, kMaxHeads);
   c.Divides("kv_heads", s.kv_heads, "heads", s.heads);
   c.Range("width", s.width, 1, kMaxWidth);
-  c.Range("head_width", s.head_width, 2, kMaxHeads);
-  if (s.head_width > 1 && s.head_width % 2 != 0) {  // rotary embedding turns pairs
+  c.Range("head_width", s.head_width, kMinHeadWidth, kMaxHeads);
+  if (s.head_width >= kMinHeadWidth && s.head_width % 2 != 0) {
     c.Add("head_width", absl::StrFormat("must be even, got %d", s.head_width));
   }
   c.Range("ffn_width", s.ffn_width, 1, kMaxFfnWidth);

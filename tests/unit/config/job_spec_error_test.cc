@@ -153,7 +153,7 @@ TEST_CASE("job.yaml: wrong units and values out of range") {
        "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK], int4[:BLOCK], "
        "fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, got 'int8:100'"},
       {"width: 8,", "width: 70000,",
-       "job.yaml:4:38: 'model.gpt2.width' must be from 1 to 65536, got 70000"},
+       "job.yaml:4:38: 'model.gpt2.width' must be a whole number from 1 to 65536, got '70000'"},
   });
 }
 
@@ -162,6 +162,10 @@ TEST_CASE("job.yaml: rules between keys") {
   const std::string gpt2 = "gpt2: {layers: 2, heads: 2, width: 8, context: 16}";
   CheckAll({
       {"heads: 2", "heads: 3", "job.yaml:4:28: 'model.gpt2.heads' must divide width (8), got 3"},
+      {"layers: 2", "layers: 1025", "job.yaml:4:18: 'model.gpt2.layers' must be a whole number from 1 to 1024, got '1025'"},
+      {"heads: 2", "heads: 0", "job.yaml:4:28: 'model.gpt2.heads' must be a whole number from 1 to 1024, got '0'"},
+      {gpt2, llama + ", kv_heads: 1025}",
+       "job.yaml:4:80: 'model.llama.kv_heads' must be a whole number from 1 to 1024, got '1025'"},
       {gpt2, llama + ", kv_heads: 3}",
        "job.yaml:4:80: 'model.llama.kv_heads' must divide heads (4), got 3"},
       {gpt2, "llama: {layers: 2, heads: 4, width: 12, ffn_width: 8, context: 16}",
