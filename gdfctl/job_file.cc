@@ -156,6 +156,16 @@ class Loader {
   config::Problems* problems_;
 };
 
+// --text stands for data.text; a value for that key would be lost without a word.
+absl::Status CheckTextIsGivenOnce(const std::vector<std::string>& overrides, config::Problems* problems) {
+  for (const std::string& setting : overrides) {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (key != "data" && key != "data.text" && key != "data.jsonl") continue;
+    problems->Add(problems->AddOrigin(absl::StrCat("--set ", setting)), "--text gives the texts already; remove one of the two");
+  }
+  return problems->ToStatus();
+}
+
 }  // namespace
 
 uint64_t JobFile::BytesOf(const std::string& input) const {
@@ -179,6 +189,7 @@ absl::StatusOr<JobFile> LoadJobFile(FileSystem& files, const JobFileOptions& opt
   std::optional<config::JobSpec> spec = config::ParseJobSpec(job.yaml, options.overrides, problems);
   if (!spec) return problems->ToStatus();
   job.spec = *std::move(spec);
+  if (!options.text.empty()) GDF_RETURN_IF_ERROR(CheckTextIsGivenOnce(options.overrides, problems));
   if (!options.text.empty()) {
     job.spec.data.format = config::DataFormat::kText;
     job.spec.data.files.clear();

@@ -65,6 +65,13 @@ std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& 
   return absl::StrCat("a command is missing: gdfctl ", path, "with one of ", absl::StrJoin(names, ", "));
 }
 
+// What CLI11 says, with the words that nothing takes in the order in which they were given.
+std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  return absl::StrCat(extra.size() == 1 ? "this was not expected: " : "these were not expected: ", absl::StrJoin(extra, " "));
+}
+
 // The code of a command that has done its work, unless what it printed went nowhere.
 ExitCode EndOf(Session& session, ExitCode code) {
   const absl::Status written = session.output();
@@ -104,7 +111,7 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
       return EndOf(session, kExitOk);
     }
     const std::string problem = CommandProblem(app, arguments);
-    session.SayError(problem.empty() ? std::string(error.what()) + "; see gdfctl --help" : problem);
+    session.SayError(problem.empty() ? UsageProblem(app, error) + "; see gdfctl --help" : problem);
     return kExitUsage;
   }
   absl::StatusOr<ExitCode> code = chosen(session);

@@ -14,7 +14,7 @@ namespace gdf::ctl {
 namespace {
 
 constexpr int kSchemaVersion = 1;
-constexpr int kPlainColumns = 120;  // of a stream that is no terminal
+constexpr int kPlainColumns = 120;  // of what is drawn to a stream that is no terminal
 constexpr uint64_t kMaxPemBytes = 1 << 20;
 
 }  // namespace
@@ -66,6 +66,7 @@ Style Session::StyleOf(bool terminal) const {
     style.unicode = absl::StrContains(locale, "utf-8") || absl::StrContains(locale, "utf8");
     break;
   }
+  style.wrap = terminal;
   style.width = terminal ? environment_.columns() : kPlainColumns;
   return style;
 }

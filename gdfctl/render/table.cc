@@ -1,6 +1,7 @@
 #include "gdfctl/render/table.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace gdf::ctl {
 namespace {
@@ -58,7 +59,8 @@ std::string RenderTable(const Table& table, const Style& style) {
     widths.push_back(WidthOf(table, i));
     headings.push_back(table.columns[i].heading);
   }
-  const std::vector<std::vector<size_t>> lines = Layout(table, widths, style.width);
+  const int width = style.wrap ? style.width : std::numeric_limits<int>::max();
+  const std::vector<std::vector<size_t>> lines = Layout(table, widths, width);
   std::string out;
   const auto add = [&](const std::vector<std::string>& cells, Color color) {
     for (const std::vector<size_t>& line : lines) {
@@ -66,7 +68,7 @@ std::string RenderTable(const Table& table, const Style& style) {
       const std::string text = RenderLine(table, widths, line, cells);
       if (further && text.find_first_not_of(' ') == std::string::npos) continue;
       const int indent = further ? kIndent : 0;
-      out += std::string(indent, ' ') + Paint(style, color, Truncate(text, style.width - indent, style)) + "\n";
+      out += std::string(indent, ' ') + Paint(style, color, Truncate(text, width - indent, style)) + "\n";
     }
   };
   add(headings, Color::kBold);

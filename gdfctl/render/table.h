@@ -20,7 +20,8 @@ struct Table {
 };
 
 // Lines that end with a newline. Columns that do not fit beside the ones before go to a further, indented line of their
-// row; only a cell wider than a whole line is cut. Columns that are empty in every row are left out.
+// row; only a cell wider than a whole line is cut. Without style.wrap a row is one line, and whole. Columns that
+// are empty in every row are left out.
 std::string RenderTable(const Table& table, const Style& style);
 
 // "name   value" lines; a value of several lines is indented under its first.

@@ -15,7 +15,8 @@ namespace gdf::ctl {
 struct Style {
   bool color = false;
   bool unicode = false;
-  int width = 80;  // columns
+  int width = 80;     // columns, of what is drawn to fit
+  bool wrap = true;   // rows of tables too; off: a row is one line, for programs that read it
 };
 
 enum class Color { kNone, kBold, kDim, kRed, kGreen, kYellow, kCyan };

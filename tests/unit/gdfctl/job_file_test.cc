@@ -139,6 +139,17 @@ TEST_CASE("A text of the command line that leads nowhere is blamed on its flag")
   CHECK(Message(status).rfind("--text /nope: ", 0) == 0);
 }
 
+TEST_CASE("Texts of the command line are given by one flag, not by two") {
+  MemoryFileSystem files = Tree();
+  Put(files, "/x.txt", "long enough");
+  for (const std::string setting : {"data.text=b.txt", "data={text: b.txt}"}) {
+    const absl::Status status =
+        LoadJobFile(files, {.path = "/j/job.yaml", .text = {"/x.txt"}, .overrides = {setting}}).status();
+    CHECK(Message(status) == "--set " + setting + ": --text gives the texts already; remove one of the two");
+  }
+  CHECK(LoadJobFile(files, {.path = "/j/job.yaml", .text = {"/x.txt"}, .overrides = {"data.tokenizer=char"}}).ok());
+}
+
 TEST_CASE("Data that cannot be trained on is found out offline") {
   MemoryFileSystem files = Tree();
   const auto check = [&](const std::string& content) {

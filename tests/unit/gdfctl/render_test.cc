@@ -79,6 +79,7 @@ TEST_CASE("A table is aligned, and goes on in further lines rather than losing c
         "    some wor.\n"
         "long   5\n"
         "    x\n");
+  CHECK(RenderTable(table, {false, false, 13, /*wrap=*/false}) == RenderTable(table, kAscii));
   CHECK(RenderTable({{{"A"}, {"B"}, {"C"}}, {{"1", "", "3"}, {"1", "", "long"}}}, {false, false, 6}) ==
         "A\n"
         "    C\n"

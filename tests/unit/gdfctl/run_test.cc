@@ -1,6 +1,7 @@
 // Whole commands against a scripted daemon.
 #include "gdfctl/run.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,9 @@ TEST_CASE("Usage errors end with 4 and leave standard output empty") {
   CHECK(RunWith({"no-such"}).err == "gdfctl: there is no command 'no-such'; see gdfctl --help\n");
   CHECK(RunWith({"--socket", "/x", "statsu"}).err == "gdfctl: there is no command 'statsu'; did you mean 'status'?; see gdfctl --help\n");
   CHECK(RunWith({"job", "--json", "lst"}).err == "gdfctl: there is no command 'job lst'; did you mean 'job list'?; see gdfctl job --help\n");
+  CHECK(RunWith({"generate", "j1", "--prompt", "x", "--tokens", "0", "1"}).err ==
+        "gdfctl: these were not expected: --tokens 0 1; see gdfctl --help\n");
+  CHECK(RunWith({"status", "now"}).err == "gdfctl: this was not expected: now; see gdfctl --help\n");
   CHECK(RunWith({"key"}).err == "gdfctl: a command is missing: gdfctl key with one of rotate\n");
 }
 
@@ -130,6 +134,18 @@ TEST_CASE("Status as text and as JSON") {
   CHECK(status.at("network_name") == "my-net");
   CHECK(status.at("members") == 2);
   CHECK(status.at("warnings") == json::array({"something"}));
+}
+
+TEST_CASE("A row of a table is one line for who is no terminal, however long") {
+  FakeGdfd gdfd;
+  v1::Job* job = gdfd.jobs_reply.add_jobs();
+  job->set_id("j1");
+  job->set_name(std::string(90, 'n'));
+  job->set_reason("waits for " + std::string(90, 'r'));
+  const Outcome outcome = RunOn(gdfd, {"job", "list"});
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 2);  // the headings and the job
+  CHECK(outcome.out.find(job->name()) != std::string::npos);
+  CHECK(outcome.out.find(job->reason() + "\n") != std::string::npos);
 }
 
 TEST_CASE("An invite is data; what it means is told beside it") {
