@@ -5,13 +5,15 @@
 #include <deque>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/byte_io.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/checkpoint/checkpoint_store.h"
+#include "core/checkpoint/record.h"
 #include "core/tensor/layout.h"
 #include "core/train/export_files.h"
 #include "core/wire/artifact_messages.h"
@@ -19,27 +21,45 @@
 namespace gdf::jobs {
 namespace {
 
-constexpr char kLayoutFile[] = "gdf-layout.json";  // beside the side files; not part of an export
+constexpr char kLayoutFile[] = "gdf-layout.json";  // sent with the side files; not part of an export
+constexpr char kSaved[] = "artifacts";              // in the job's folder
+// What is larger could not be sent.
+constexpr uint64_t kMaxSavedBytes = wire::kMaxArtifactFileBytes;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr absl::Duration kTimeout = absl::Seconds(60);  // for one message
 
-std::string ExportFolder(const std::string& folder) { return folder + "/export"; }
-
-std::string NumParamsFile(const std::string& folder) { return folder + "/num_params"; }
-
-absl::StatusOr<checkpoint::CheckpointStore> OpenStore(FileSystem& files,
-                                                      const std::string& folder) {
-  GDF_ASSIGN_OR_RETURN(std::string text, files.Read(NumParamsFile(folder)));
-  uint64_t num_params = 0;
-  if (!absl::SimpleAtoi(text, &num_params))
-    return absl::DataLossError(NumParamsFile(folder) + " holds no number");
-  return checkpoint::CheckpointStore(files,
-                                     {.folder = folder + "/state", .num_params = num_params});
-}
+std::string SavedFile(const std::string& folder) { return absl::StrCat(folder, "/", kSaved); }
 
 absl::Status SetLayout(train::ExportPlan& plan, std::string_view json) {
   GDF_ASSIGN_OR_RETURN(plan.layout, tensor::Layout::FromJson(json));
   return absl::OkStatus();
+}
+
+// What SaveExportPlan wrote.
+struct Saved {
+  train::ExportPlan plan;
+  uint64_t num_params = 0;
+};
+
+absl::StatusOr<Saved> ReadSaved(FileSystem& files, const std::string& folder) {
+  const std::string path = SavedFile(folder);
+  GDF_ASSIGN_OR_RETURN(const Buffer record, checkpoint::ReadRecord(files, path, kMaxSavedBytes));
+  ByteReader in(record.view());
+  Saved saved;
+  saved.num_params = in.U64();
+  GDF_RETURN_IF_ERROR(Annotate(SetLayout(saved.plan, in.Bytes(in.U32())), path));
+  while (in.ok() && in.left() > 0) {
+    std::string name(in.Bytes(in.U8()));
+    saved.plan.files.push_back({std::move(name), Buffer(std::string(in.Bytes(in.U64())))});
+  }
+  if (!in.ok()) return checkpoint::Damaged(path, "is cut short");
+  return saved;
+}
+
+checkpoint::CheckpointStore StoreOf(FileSystem& files, const std::string& folder,
+                                    uint64_t num_params) {
+  return checkpoint::CheckpointStore(files,
+                                     {.folder = folder + "/state", .num_params = num_params});
 }
 
 // A stream waits for its peer's window without a limit.
@@ -101,13 +121,21 @@ Task<absl::StatusOr<tensor::FlatBuffer>> ReceiveTheta(net::Stream& stream, uint6
 
 absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
                             const train::ExportPlan& plan, uint64_t num_params) {
-  const std::string to = ExportFolder(folder);
-  GDF_RETURN_IF_ERROR(files.MakeFolders(to, 0700));
+  ByteWriter out;
+  const std::string layout = plan.layout.ToJson();
+  out.U64(num_params).U32(static_cast<uint32_t>(layout.size())).Bytes(layout);
   for (const train::ExportPlan::File& file : plan.files) {
-    GDF_RETURN_IF_ERROR(files.WriteAtomic(absl::StrCat(to, "/", file.name), file.contents.view()));
+    out.U8(static_cast<uint8_t>(file.name.size())).Bytes(file.name);
+    out.U64(file.contents.size()).Bytes(file.contents.view());
   }
-  GDF_RETURN_IF_ERROR(files.WriteAtomic(NumParamsFile(folder), absl::StrCat(num_params)));
-  return files.WriteAtomic(absl::StrCat(to, "/", kLayoutFile), plan.layout.ToJson());
+  const std::string payload = out.Take();
+  if (payload.size() > kMaxSavedBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the files beside the weights have ", HumanBytes(payload.size()),
+                     ", at most ", HumanBytes(kMaxSavedBytes), " are kept and sent"));
+  }
+  GDF_RETURN_IF_ERROR(files.MakeFolders(folder, 0700));
+  return checkpoint::WriteRecord(files, SavedFile(folder), AsBytes(payload));
 }
 
 absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_folder) {
@@ -115,12 +143,12 @@ absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_fo
   if (absl::IsNotFound(jobs.status())) return absl::OkStatus();
   GDF_RETURN_IF_ERROR(jobs.status());
   for (const std::string& job : *jobs) {
-    const std::string folder = ExportFolder(absl::StrCat(jobs_folder, "/", job));
+    const std::string folder = absl::StrCat(jobs_folder, "/", job);
     const absl::StatusOr<std::vector<std::string>> names = files.List(folder);
-    if (absl::IsNotFound(names.status())) continue;  // nothing was saved yet
+    if (absl::IsNotFound(names.status())) continue;  // no folder
     GDF_RETURN_IF_ERROR(names.status());
     for (const std::string& name : *names) {
-      if (name == kLayoutFile || train::IsExportFileName(name)) continue;
+      if (!absl::StartsWith(name, absl::StrCat(kSaved, ".tmp-"))) continue;
       GDF_RETURN_IF_ERROR(files.Remove(absl::StrCat(folder, "/", name)));
     }
   }
@@ -128,31 +156,23 @@ absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_fo
 }
 
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder) {
-  const std::string from = ExportFolder(folder);
+  GDF_ASSIGN_OR_RETURN(Saved saved, ReadSaved(files, folder));
+  GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded,
+                       StoreOf(files, folder, saved.num_params).LoadTheta());
+  if (loaded.committed == nullptr) return absl::NotFoundError("no round is committed yet");
   Artifacts artifacts;
-  GDF_ASSIGN_OR_RETURN(std::string layout, files.Read(absl::StrCat(from, "/", kLayoutFile)));
-  GDF_RETURN_IF_ERROR(SetLayout(artifacts.plan, layout));
-  GDF_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(from));
-  for (const std::string& name : names) {
-    if (!train::IsExportFileName(name)) continue;  // the layout, and what a cut short write left
-    GDF_ASSIGN_OR_RETURN(std::string contents,
-                         files.Read(absl::StrCat(from, "/", name), wire::kMaxArtifactFileBytes));
-    artifacts.plan.files.push_back({name, Buffer(std::move(contents))});
-  }
-  GDF_ASSIGN_OR_RETURN(checkpoint::CheckpointStore store, OpenStore(files, folder));
-  GDF_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, store.LoadTheta());
+  artifacts.plan = std::move(saved.plan);
   artifacts.state = std::move(loaded.committed);
   artifacts.commit = std::move(loaded.commit);
   artifacts.passed_over = absl::StrJoin(loaded.damage, "; ");
-  if (artifacts.state == nullptr) return absl::NotFoundError("no round is committed yet");
   return artifacts;
 }
 
 absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder) {
-  absl::StatusOr<checkpoint::CheckpointStore> store = OpenStore(files, folder);
-  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it never began here
-  GDF_RETURN_IF_ERROR(store.status());
-  return store->KeepThetaOnly();
+  const absl::StatusOr<Saved> saved = ReadSaved(files, folder);
+  if (absl::IsNotFound(saved.status())) return absl::OkStatus();  // it never began here
+  GDF_RETURN_IF_ERROR(saved.status());
+  return StoreOf(files, folder, saved->num_params).KeepThetaOnly();
 }
 
 Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,

@@ -1,6 +1,7 @@
 // A job's result: θ of the newest committed round and the side files that make a Hugging Face
 // folder of it. Kept in the job's folder from the first loading on, so that export and sampling
-// need no running job; fetched from a member by nodes that are none. Method: jobs.artifacts.
+// need no running job (docs/formats/checkpoint.md: the side files are one record, `artifacts`);
+// fetched from a member by nodes that are none. Method: jobs.artifacts.
 #ifndef GDF_GDFD_JOBS_ARTIFACTS_H_
 #define GDF_GDFD_JOBS_ARTIFACTS_H_
 
@@ -27,13 +28,14 @@ struct Artifacts {
 };
 
 // `folder` is the job's. Both block: call them from the compute pool. `num_params`: elements of θ,
-// which may be fewer than the plan's layout has.
+// which may be fewer than the plan's layout has. kInvalidArgument: the side files are larger than
+// what can be sent.
 absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
                             const train::ExportPlan& plan, uint64_t num_params);
-// The newest that is whole. kNotFound when nothing is committed there; kDataLoss when all is
-// damaged.
+// The newest that is whole. kNotFound when nothing is committed there; kDataLoss, naming the file,
+// when all of it or the side files are damaged.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
-// Removes what interrupted saves left in the export folders of all jobs in `jobs_folder`. Before any
+// Removes what interrupted saves left in the folders of all jobs in `jobs_folder`. Before any
 // job writes there; it blocks like the others.
 absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_folder);
 // Of a job that has ended: what LoadArtifacts reads stays, the rest of its checkpoints goes.

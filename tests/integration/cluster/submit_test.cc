@@ -68,10 +68,10 @@ TEST_CASE("each exit code of gdfctl means what docs/exit-codes.md says") {
   SECTION("5: what is on the disk is not what was put there") {
     const std::string job = cluster.Submit(node, {.rounds = 1});
     JobLog(node, job).AwaitEnd();
-    WriteFile(node.state_folder() + "/jobs/" + job + "/num_params", "many");
+    WriteFile(node.state_folder() + "/jobs/" + job + "/artifacts", "many");
     const CtlResult result = node.Ctl({"job", "export", job, cluster.folder() + "/export"});
     CHECK(result.code == 5);
-    CHECK(absl::StrContains(result.err, "num_params"));
+    CHECK(absl::StrContains(result.err, "/jobs/" + job + "/artifacts"));
   }
   SECTION("2: no daemon") {
     node.Kill(SIGTERM);

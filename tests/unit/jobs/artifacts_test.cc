@@ -44,9 +44,42 @@ TEST_CASE("A result that was saved is found again") {
   REQUIRE(loaded->plan.files.size() == 2);
   CHECK(loaded->plan.files[0].name == "config.json");
   CHECK(loaded->plan.files[1].contents.size() == (size_t{1} << 20) + 5);
-  REQUIRE(files.WriteAtomic("/jobs/j1/num_params", "many").ok());
-  CHECK(Says(LoadArtifacts(files, "/jobs/j1").status(), StatusCode::kDataLoss,
-             "/jobs/j1/num_params"));
+}
+
+TEST_CASE("Saved side files that were changed, cut, exchanged or lost are not given, and named") {
+  MemoryFileSystem files;
+  REQUIRE(SaveExportPlan(files, "/jobs/j1", Plan(3), 3).ok());
+  checkpoint::CheckpointStore store(files, {.folder = "/jobs/j1/state", .num_params = 3});
+  REQUIRE(store.Commit(*StateOf(3), std::nullopt).ok());
+  REQUIRE(LoadArtifacts(files, "/jobs/j1").ok());
+  const std::string path = "/jobs/j1/artifacts";
+  const std::string whole = *files.Read(path);
+  // A byte of the magic, the number of parameters, the layout, each file and the checksum.
+  for (const size_t at : {size_t{3}, size_t{8}, whole.find("theta"), whole.find("config.json"),
+                          whole.find("{}"), whole.find("tttt") + 99, whole.size() - 1}) {
+    CAPTURE(at);
+    std::string damaged = whole;
+    REQUIRE(at < damaged.size());
+    damaged[at] ^= 1;
+    REQUIRE(files.WriteAtomic(path, damaged).ok());
+    CHECK(Says(LoadArtifacts(files, "/jobs/j1").status(), StatusCode::kDataLoss, path));
+    CHECK(Says(KeepArtifactsOnly(files, "/jobs/j1"), StatusCode::kDataLoss, path));
+  }
+  REQUIRE(files.WriteAtomic(path, whole.substr(0, whole.size() - 9)).ok());
+  CHECK(Says(LoadArtifacts(files, "/jobs/j1").status(), StatusCode::kDataLoss, path));
+  // Another record, whole: the state has not as many parameters.
+  REQUIRE(SaveExportPlan(files, "/jobs/j1", Plan(4), 4).ok());
+  CHECK(Says(LoadArtifacts(files, "/jobs/j1").status(), StatusCode::kDataLoss, "3 parameters"));
+  REQUIRE(files.Remove(path).ok());
+  CHECK(LoadArtifacts(files, "/jobs/j1").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("Side files that could not be sent are not kept either") {
+  MemoryFileSystem files;
+  train::ExportPlan plan = Plan(3);
+  plan.files.push_back({"vocab.json", Buffer(std::string(wire::kMaxArtifactFileBytes, 'v'))});
+  CHECK(Says(SaveExportPlan(files, "/jobs/j1", plan, 3), StatusCode::kInvalidArgument, "64.0 MiB"));
+  CHECK_FALSE(files.Exists("/jobs/j1/artifacts"));
 }
 
 TEST_CASE("What a cut short save left is removed, and nothing else") {
@@ -56,11 +89,11 @@ TEST_CASE("What a cut short save left is removed, and nothing else") {
   REQUIRE(SaveExportPlan(files, "/jobs/j22", Plan(3), 3).ok());
   REQUIRE(files.WriteAtomic("/jobs/j3/inputs/data.txt", "data").ok());
   const uint64_t whole = files.used_bytes();
-  REQUIRE(files.WriteAtomic("/jobs/j1/export/config.json.tmp-12-0", "{").ok());
-  REQUIRE(files.WriteAtomic("/jobs/j22/export/gdf-layout.json.tmp-4711-3", "{").ok());
+  REQUIRE(files.WriteAtomic("/jobs/j1/artifacts.tmp-12-0", "{").ok());
+  REQUIRE(files.WriteAtomic("/jobs/j22/artifacts.tmp-4711-3", "{").ok());
   REQUIRE(RemoveUnfinishedSaves(files, "/jobs").ok());
-  CHECK_FALSE(files.Exists("/jobs/j1/export/config.json.tmp-12-0"));
-  CHECK_FALSE(files.Exists("/jobs/j22/export/gdf-layout.json.tmp-4711-3"));
+  CHECK_FALSE(files.Exists("/jobs/j1/artifacts.tmp-12-0"));
+  CHECK_FALSE(files.Exists("/jobs/j22/artifacts.tmp-4711-3"));
   CHECK(files.used_bytes() == whole);
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("A job that is not kept leaves nothing on its nodes") {
   auto& n2 = net.Add({Role::kContributor});
   const JobId id = net.Submit(n1, JobYaml("  count: 2\n", "  keep_model: false\n"));
   REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 1; }));
-  CHECK(n2.files.Exists("/jobs/j1/num_params"));
+  CHECK(n2.files.Exists("/jobs/j1/artifacts"));
   SECTION("when it succeeds") {
     REQUIRE(net.Finishes(id));
     CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
@@ -122,7 +122,7 @@ TEST_CASE("A job that is not kept leaves nothing on its nodes") {
   SECTION("when it is cancelled") { REQUIRE(net.Do(n1, wire::CancelJob{id, "enough"}).ok()); }
   for (auto* node : {&n1, &n2}) {
     CHECK(net.Comes([&] {
-      return !node->files.Exists("/jobs/j1/num_params") && node->host->Find(id) == nullptr;
+      return !node->files.Exists("/jobs/j1/artifacts") && node->host->Find(id) == nullptr;
     }));
     CHECK(node->chunks->Owners().empty());
   }
