@@ -154,8 +154,10 @@ absl::StatusOr<ExitCode> Plan(Session& session, const JobFileOptions& options) {
   fields.emplace_back("each node sends", absl::StrCat(HumanBytes(plan.bytes_per_round_per_node), " a round, and receives as much"));
   if (!plan.host_memory.empty()) fields.emplace_back("host memory", Sum(plan.host_memory));
   if (!plan.gpu_memory.empty()) fields.emplace_back("memory of a GPU", Sum(plan.gpu_memory));
-  fields.emplace_back("time", plan.duration > absl::ZeroDuration() ? HumanDuration(plan.duration)
-                                                                   : "unknown: no measured speed for this job");
+  fields.emplace_back("time", plan.measured_in.empty()
+                                  ? "unknown until a job of a known model has trained on this network"
+                                  : absl::StrCat("about ", HumanDuration(plan.duration), ", at the speed of ",
+                                                 Printable(plan.measured_in)));
   session.Print(RenderFields(fields, session.out_style()));
   if (plan.placeable) return kExitOk;
   session.SayError(absl::StrCat(job.spec.name, " cannot be placed: ", plan.reason));

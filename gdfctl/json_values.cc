@@ -134,7 +134,8 @@ Json ToJson(const control::JobPlan& plan) {
           {"bytes_per_round_per_node", plan.bytes_per_round_per_node},
           {"host_memory", SizesJson(plan.host_memory)},
           {"gpu_memory", SizesJson(plan.gpu_memory)},
-          {"seconds", plan.duration > absl::ZeroDuration() ? Json(absl::ToDoubleSeconds(plan.duration)) : Json(nullptr)}};
+          {"seconds", plan.duration > absl::ZeroDuration() ? Json(absl::ToDoubleSeconds(plan.duration)) : Json(nullptr)},
+          {"measured_in", plan.measured_in.empty() ? Json(nullptr) : Json(plan.measured_in)}};
 }
 
 }  // namespace gdf::ctl

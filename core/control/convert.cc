@@ -158,6 +158,7 @@ JobPlan FromProto(const v1::PlanReply& in) {
   for (const v1::CostItem& item : in.host_memory()) out.host_memory.emplace_back(item.name(), item.bytes());
   for (const v1::CostItem& item : in.gpu_memory()) out.gpu_memory.emplace_back(item.name(), item.bytes());
   out.duration = absl::Seconds(in.seconds());
+  out.measured_in = in.measured_in();
   return out;
 }
 

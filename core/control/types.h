@@ -136,6 +136,7 @@ struct JobPlan {
   std::vector<std::pair<std::string, uint64_t>> host_memory;
   std::vector<std::pair<std::string, uint64_t>> gpu_memory;
   absl::Duration duration;  // zero: unknown
+  std::string measured_in;  // the job whose speed that rests on
 };
 
 struct PlanRequest {

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/schedule/cost.h"
+#include "gdfd/jobs/past_speed.h"
 #include "gdfd/services/control_service.h"
 #include "gdfd/services/to_proto.h"
 
@@ -37,15 +38,15 @@ absl::StatusOr<config::ModelShape> ShapeOf(const config::JobSpec& spec,
   return shape;
 }
 
-schedule::Cost CostOf(const config::JobSpec& spec, const config::ModelShape& shape, uint64_t bytes,
-                      int64_t nodes, bool gpu) {
+schedule::CostInput CostInputOf(const config::JobSpec& spec, const config::ModelShape& shape,
+                                uint64_t bytes, int64_t nodes, bool gpu) {
   schedule::CostInput input;
   input.spec = &spec;
   input.shape = shape;
   input.dataset_bytes = bytes;
   input.num_nodes = std::max<int64_t>(1, nodes);
   input.gpu = gpu;
-  return schedule::EstimateCost(input);
+  return input;
 }
 
 void FillCost(const schedule::Cost& cost, v1::PlanReply* reply) {
@@ -61,7 +62,9 @@ void FillCost(const schedule::Cost& cost, v1::PlanReply* reply) {
   };
   fill(cost.host_memory, reply->mutable_host_memory());
   fill(cost.gpu_memory, reply->mutable_gpu_memory());
-  if (cost.compute_time) reply->set_seconds(absl::ToDoubleSeconds(*cost.compute_time));
+  if (cost.compute_time) {
+    reply->set_seconds(absl::ToDoubleSeconds(*cost.compute_time + cost.exchange_time.value_or(absl::ZeroDuration())));
+  }
 }
 
 // A job whose shape only its submitter can see states its memory itself.
@@ -69,11 +72,11 @@ void StateMemory(config::JobSpec& spec, const config::ModelShape& shape, uint64_
   if (spec.model.shape) return;
   if (spec.nodes.memory_bytes == 0) {
     spec.nodes.memory_bytes =
-        CostOf(spec, shape, bytes, spec.nodes.max, false).host_memory.total_bytes();
+        schedule::EstimateCost(CostInputOf(spec, shape, bytes, spec.nodes.max, false)).host_memory.total_bytes();
   }
   if (spec.nodes.device == config::Device::kGpu && spec.nodes.gpu_memory_bytes == 0) {
     spec.nodes.gpu_memory_bytes =
-        CostOf(spec, shape, bytes, spec.nodes.max, true).gpu_memory.total_bytes();
+        schedule::EstimateCost(CostInputOf(spec, shape, bytes, spec.nodes.max, true)).gpu_memory.total_bytes();
   }
 }
 
@@ -142,7 +145,14 @@ grpc::Status ControlService::Plan(grpc::ServerContext*, const v1::PlanRequest* r
     const bool gpu = !placement.nodes.empty() && placement.nodes[0].gpu;
     const int64_t nodes =
         placement.nodes.empty() ? spec->nodes.max : static_cast<int64_t>(placement.nodes.size());
-    FillCost(CostOf(*spec, *shape, request->data_bytes(), nodes, gpu), reply);
+    schedule::CostInput input = CostInputOf(*spec, *shape, request->data_bytes(), nodes, gpu);
+    GDF_ASSIGN_OR_RETURN(const std::optional<jobs::PastSpeed> past,
+                         jobs::FindPastSpeed(node_.state, *spec, *shape, gpu));
+    if (past) {
+      schedule::SetSpeed(past->speed, config::NumParameters(*shape), &input);
+      reply->set_measured_in(ToString(past->job));
+    }
+    FillCost(schedule::EstimateCost(input), reply);
     return absl::OkStatus();
   }));
 }

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/schedule/speed.h"
+
 namespace gdf::schedule {
 namespace {
 
@@ -165,6 +167,33 @@ TEST_CASE("time is told only when a speed is known") {
   in.upload_bytes_per_sec = 1'224'990;  // one round a second
   CHECK(EstimateCost(in).compute_time == absl::Seconds(200));
   CHECK(EstimateCost(in).exchange_time == absl::Seconds(40));
+}
+
+TEST_CASE("the speed of past rounds gives the time of others") {
+  const JobSpec spec = Spec();
+  CostInput in = Input(&spec, 4);
+  // Two rounds of four members: 768 tokens each in 0.1 s, and an exchange of half a second.
+  wire::RoundMetrics round;
+  round.tokens = 4 * 768;
+  round.contributors = 4;
+  round.compute_sec = 0.1;
+  round.exchange_sec = 0.5;
+  const Cost cost = EstimateCost(in);
+  const std::optional<Speed> speed = MeasuredSpeed(cost, {round, round});
+  REQUIRE(speed);
+  CHECK(speed->flops_per_sec == Approx(6.0 * kParams * 7680));
+  CHECK(speed->exchange_bytes_per_sec == Approx(2.0 * static_cast<double>(cost.upload_bytes_per_round)));
+  SetSpeed(*speed, kParams, &in);
+  CHECK(absl::ToDoubleSeconds(*EstimateCost(in).compute_time) == Approx(200));
+  CHECK(absl::ToDoubleSeconds(*EstimateCost(in).exchange_time) == Approx(20));
+  SetSpeed(*speed, 2 * kParams, &in);  // a model of twice the size
+  CHECK(absl::ToDoubleSeconds(*EstimateCost(in).compute_time) == Approx(400));
+  // One node exchanges nothing, so its rounds say nothing of the links; rounds without compute say nothing at all.
+  round.contributors = 1;
+  CHECK(MeasuredSpeed(cost, {round})->exchange_bytes_per_sec == 0);
+  round.compute_sec = 0;
+  CHECK_FALSE(MeasuredSpeed(cost, {round}));
+  CHECK_FALSE(MeasuredSpeed(cost, {}));
 }
 
 TEST_CASE("a sum shows its parts") {

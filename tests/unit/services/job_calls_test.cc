@@ -107,6 +107,8 @@ TEST_CASE("A job is uploaded, planned, submitted, watched to its end, exported a
   CHECK(plan->rounds == 2);
   CHECK(plan->parameters > 0);
   CHECK_FALSE(plan->host_memory.empty());
+  CHECK(plan->measured_in.empty());  // nothing has trained here yet
+  CHECK(plan->duration == absl::ZeroDuration());
 
   const auto upload = client->Upload("data", {FileOf("data.txt", "In the beginning")}, nullptr);
   INFO(upload.status());
@@ -136,6 +138,11 @@ TEST_CASE("A job is uploaded, planned, submitted, watched to its end, exported a
   CHECK(finished->phase == control::JobPhase::kSucceeded);
   CHECK(finished->rounds_done == 2);
   CHECK(rounds.back() == 1);
+
+  const auto timed = client->Plan(planned);
+  REQUIRE(timed.ok());
+  CHECK(timed->measured_in == "j1");
+  CHECK(timed->duration > absl::ZeroDuration());
 
   // From where it was left, only what is new.
   const auto again =
