@@ -12,6 +12,7 @@
 #include "core/data/added_tokens.h"
 #include "core/data/bpe.h"
 #include "core/data/byte_alphabet.h"
+#include "core/data/hf_files.h"
 #include "core/data/normalizer.h"
 #include "core/data/post_processor.h"
 #include "core/data/pre_tokenizer.h"
@@ -69,6 +70,9 @@ class HfTokenizer final : public Tokenizer {
   int32_t vocab_size() const override { return static_cast<int32_t>(entries_.size()); }
   SpecialIds special_ids() const override { return special_ids_; }
   std::string Serialize() const override { return bytes_; }
+  std::string Config() const override {
+    return HfConfigFile(TokenOf(special_ids_.bos), TokenOf(special_ids_.eos));
+  }
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view utf8,
                                               AddSpecial add_special) const override {
@@ -108,6 +112,11 @@ class HfTokenizer final : public Tokenizer {
     const auto index = static_cast<size_t>(id);
     if (index >= entries_.size()) entries_.resize(index + 1);
     return entries_[index];
+  }
+
+  std::optional<std::string> TokenOf(std::optional<int32_t> id) const {
+    if (!id || !entries_[static_cast<size_t>(*id)].known) return std::nullopt;
+    return entries_[static_cast<size_t>(*id)].content;
   }
 
   // A word seen before in this text is copied from where its ids already are.

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/data/alphabet.h"
+#include "core/data/hf_files.h"
 #include "core/data/hf_tokenizer.h"
 #include "core/data/json_fields.h"
+#include "core/data/post_processor.h"
 #include "core/data/utf8.h"
 
 namespace gdf::data {
@@ -16,15 +18,14 @@ namespace {
 
 // The largest files in use have about 20 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
-// The field that marks files of our own; docs/formats/tokenizers.md.
-constexpr char kKindField[] = "gdf_tokenizer";
 
 class ByteTokenizer final : public Tokenizer {
  public:
   std::string_view name() const override { return "byte"; }
   int32_t vocab_size() const override { return 256; }
   SpecialIds special_ids() const override { return {}; }
-  std::string Serialize() const override { return R"({"gdf_tokenizer":"byte"})"; }
+  std::string Serialize() const override { return HfByteFile().dump(); }
+  std::string Config() const override { return HfConfigFile({}, {}); }
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view utf8, AddSpecial) const override {
     GDF_RETURN_IF_ERROR(CheckUtf8(utf8));
@@ -57,12 +58,8 @@ class CharTokenizer final : public Tokenizer {
   std::string_view name() const override { return "char"; }
   int32_t vocab_size() const override { return static_cast<int32_t>(alphabet_.size()); }
   SpecialIds special_ids() const override { return {}; }
-
-  std::string Serialize() const override {
-    std::string text;
-    for (const char32_t c : alphabet_) AppendUtf8(c, &text);
-    return nlohmann::json{{kKindField, "char"}, {"alphabet", text}}.dump();
-  }
+  std::string Serialize() const override { return HfCharFile(alphabet_).dump(); }
+  std::string Config() const override { return HfConfigFile({}, {}); }
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view utf8, AddSpecial) const override {
     GDF_RETURN_IF_ERROR(CheckUtf8(utf8));
@@ -95,27 +92,20 @@ class CharTokenizer final : public Tokenizer {
   absl::flat_hash_map<char32_t, int32_t> ids_;  // constant after construction
 };
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ParseOwn(const nlohmann::json& json) {
-  GDF_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(json, ""));
-  GDF_ASSIGN_OR_RETURN(const std::string kind_text, root.String(kKindField));
-  const std::string_view kind = kind_text;
-  if (kind == "byte") {
-    GDF_RETURN_IF_ERROR(root.OnlyFields({kKindField}));
-    return MakeByteTokenizer();
-  }
-  if (kind != "char") {
-    return absl::UnimplementedError(absl::StrCat(kKindField, " \"", kind_text, "\" is not known"));
-  }
-  GDF_RETURN_IF_ERROR(root.OnlyFields({kKindField, "alphabet"}));
-  GDF_ASSIGN_OR_RETURN(const std::string text, root.String("alphabet"));
-  std::vector<char32_t> alphabet;
-  for (size_t pos = 0; pos < text.size();) {
-    alphabet.push_back(NextCodePoint(text, &pos));
-    if (alphabet.size() > 1 && alphabet[alphabet.size() - 2] >= alphabet.back()) {
-      return absl::InvalidArgumentError("alphabet is not in ascending order of code points");
-    }
-  }
-  if (alphabet.empty()) return absl::InvalidArgumentError("alphabet is empty");
+// Null in place of a post-processor that adds nothing: `transformers` 5 has one in all that it
+// saves.
+void DropIdlePostProcessor(nlohmann::json* file) {
+  const auto field = file->find("post_processor");
+  if (field == file->end() || field->is_null()) return;
+  const absl::StatusOr<PostProcessor> parsed = PostProcessor::Parse(&*field);
+  if (parsed.ok() && parsed->before.empty() && parsed->behind.empty()) *field = nullptr;
+}
+
+// One of our own where `json` is all that it would write itself; else null.
+std::unique_ptr<Tokenizer> FindOwn(const nlohmann::json& json) {
+  if (json == HfByteFile()) return MakeByteTokenizer();
+  std::vector<char32_t> alphabet = FindHfCharacters(json);
+  if (alphabet.empty() || json != HfCharFile(alphabet)) return nullptr;
   return std::make_unique<CharTokenizer>(std::move(alphabet));
 }
 
@@ -156,9 +146,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(std::string_view bytes
                                                           std::string_view config_json) {
   absl::StatusOr<nlohmann::json> json = ParseJson(bytes, kMaxTokenizerBytes);
   if (!json.ok()) return Annotate(json.status(), "tokenizer");
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      json->is_object() && json->contains(kKindField) ? ParseOwn(*json)
-                                                      : MakeHfTokenizer(*json, bytes, config_json);
+  DropIdlePostProcessor(&*json);
+  if (std::unique_ptr<Tokenizer> own = FindOwn(*json)) return own;
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeHfTokenizer(*json, bytes, config_json);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), "tokenizer");
   return tokenizer;
 }

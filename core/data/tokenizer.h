@@ -53,8 +53,13 @@ class Tokenizer {
   // `skip_special` leaves out special tokens too.
   virtual std::string Decode(absl::Span<const int32_t> ids, bool skip_special = false) const = 0;
 
-  // The bytes from which ParseTokenizer makes this tokenizer again.
+  // A Hugging Face tokenizer.json, from which ParseTokenizer makes this tokenizer again and the
+  // `tokenizers` library one with the same ids.
   virtual std::string Serialize() const = 0;
+
+  // The tokenizer_config.json that belongs to it: names the special ids, and has `transformers`
+  // take the file as it is.
+  virtual std::string Config() const = 0;
 };
 
 // One id a byte, 0 to 255; neither bos nor eos.
@@ -66,8 +71,9 @@ std::unique_ptr<Tokenizer> MakeByteTokenizer();
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeCharTokenizer(
     absl::Span<const std::string_view> texts);
 
-// A tokenizer of any kind from the bytes that Serialize gave, or from a Hugging Face
-// `tokenizer.json` (docs/formats/tokenizers.md lists what is supported).
+// A tokenizer from a Hugging Face `tokenizer.json` (docs/formats/tokenizers.md lists what is
+// supported): the byte or a character tokenizer where that is what Serialize of it gives, or what
+// `transformers` saves of that.
 //
 // `config_json` may hold tokenizer_config.json (bos_token, eos_token) or config.json (bos_token_id,
 // eos_token_id) and names the special ids. Where it is empty or silent, eos is the first of

@@ -23,10 +23,23 @@ data::SourceOptions SourceOptionsOf(const config::DataSpec& spec) {
           .text_field = spec.field};
 }
 
-// A configuration of a model's folder without the code that it may name.
-Buffer WithoutCode(const Buffer& configuration) {
+// The ids of the tokenizer in use, null where it has none: where they are left out, `transformers`
+// takes those of the model family's own tokenizer. It names none for padding.
+void SetSpecialIds(const data::SpecialIds& ids, nlohmann::ordered_json* configuration) {
+  const auto value = [](std::optional<int32_t> id) -> nlohmann::ordered_json {
+    return id ? nlohmann::ordered_json(*id) : nlohmann::ordered_json(nullptr);
+  };
+  (*configuration)["bos_token_id"] = value(ids.bos);
+  (*configuration)["eos_token_id"] = value(ids.eos);
+  configuration->erase("pad_token_id");
+}
+
+// A configuration of a model's folder without the code that it may name, and with the special ids
+// of another tokenizer than the folder's where that is in use.
+Buffer ForExport(const Buffer& configuration, const std::optional<data::SpecialIds>& ids) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(configuration.view(), nullptr, false);
-  if (!json.is_object() || json.erase(train::kCodeKey) == 0) return configuration;
+  if (!json.is_object() || (json.erase(train::kCodeKey) == 0 && !ids)) return configuration;
+  if (ids) SetSpecialIds(*ids, &json);
   return Buffer(json.dump(2) + "\n");
 }
 
@@ -178,16 +191,21 @@ absl::Status LoadedJob::InitialParameters(absl::Span<float> out) const {
 
 void LoadedJob::ReleaseInputs() { inputs_.RemoveBulk(); }
 
-// A fine-tuned model keeps its own config.json, special ids and all, with the new type of weights.
+std::optional<data::SpecialIds> LoadedJob::OtherSpecialIds() const {
+  if (spec_.data.tokenizer == config::TokenizerKind::kModel) return std::nullopt;
+  return tokenizer_->special_ids();
+}
+
+// A fine-tuned model keeps its own config.json with the new type of weights.
 std::string LoadedJob::ConfigJson(config::WeightDtype dtype) const {
-  const Buffer* original = inputs_.Find("model/config.json");
-  if (spec_.model.shape || original == nullptr) {
-    return config::ModelShapeToHfConfig(shape_, TorchDtype(dtype));
-  }
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(original->view(), nullptr, false);
-  if (!json.is_object()) return config::ModelShapeToHfConfig(shape_, TorchDtype(dtype));
+  const Buffer* original = spec_.model.shape ? nullptr : inputs_.Find("model/config.json");
+  const std::string text = original != nullptr
+                               ? std::string(original->view())
+                               : config::ModelShapeToHfConfig(shape_, TorchDtype(dtype));
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text);  // ReadShape took it
   json.erase(train::kCodeKey);
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = TorchDtype(dtype);
+  if (const auto ids = OtherSpecialIds()) SetSpecialIds(*ids, &json);
   return json.dump(2) + "\n";
 }
 
@@ -195,13 +213,16 @@ absl::StatusOr<train::ExportPlan> LoadedJob::Export(config::WeightDtype dtype) c
   train::ExportPlan plan;
   GDF_ASSIGN_OR_RETURN(plan.layout, ExportLayout(shape_));
   plan.files.push_back({std::string(train::kConfigFile), Buffer(ConfigJson(dtype))});
-  const bool own = spec_.data.tokenizer == config::TokenizerKind::kModel;
-  if (!own) plan.files.push_back({"tokenizer.json", Buffer(tokenizer_->Serialize())});
+  const std::optional<data::SpecialIds> other_ids = OtherSpecialIds();
+  if (other_ids) {
+    plan.files.push_back({"tokenizer.json", Buffer(tokenizer_->Serialize())});
+    plan.files.push_back({"tokenizer_config.json", Buffer(tokenizer_->Config())});
+  }
   for (const std::string_view name : train::kCompanionFiles) {
     const Buffer* file = inputs_.Find(absl::StrCat("model/", ToAbsl(name)));
-    if (file == nullptr || (!own && name != "generation_config.json")) continue;
+    if (file == nullptr || (other_ids && name != "generation_config.json")) continue;
     plan.files.push_back(
-        {std::string(name), train::IsConfiguration(name) ? WithoutCode(*file) : *file});
+        {std::string(name), train::IsConfiguration(name) ? ForExport(*file, other_ids) : *file});
   }
   return plan;
 }

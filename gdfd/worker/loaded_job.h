@@ -74,6 +74,8 @@ class LoadedJob {
   absl::Status ReadShape();
   std::string TokenizerConfig() const;
   std::string ConfigJson(config::WeightDtype dtype) const;
+  // Of the tokenizer, where it is another than that of the model's folder.
+  std::optional<data::SpecialIds> OtherSpecialIds() const;
 
   config::JobSpec spec_;
   InputFiles inputs_;

@@ -18,6 +18,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const int32_t id : *ids) GDF_CHECK(id >= 0);
   const std::string text = (*tokenizer)->Decode(*ids);
   GDF_CHECK(gdf::data::CheckUtf8(text).ok());
-  GDF_CHECK(gdf::data::ParseTokenizer((*tokenizer)->Serialize()).ok());
+  GDF_CHECK(gdf::data::ParseTokenizer((*tokenizer)->Serialize(), (*tokenizer)->Config()).ok());
   return 0;
 }

@@ -81,13 +81,15 @@ def run(program, path, texts):
 def compare(program, name, path, texts):
     reference = Tokenizer.from_file(path)
     wrong = 0
-    encodings = reference.encode_batch(texts)
-    decoded = reference.decode_batch([e.ids for e in encodings])
-    for text, e, expected_text, (ids, got_text) in zip(texts, encodings, decoded, run(program, path, texts)):
-        if ids != e.ids or got_text != expected_text:
+    for text, (ids, got_text) in zip(texts, run(program, path, texts)):
+        encoding = styles.encode(reference, text)
+        expected, expected_text = None, got_text
+        if encoding is not None:
+            expected, expected_text = encoding.ids, reference.decode(encoding.ids)
+        if ids != expected or got_text != expected_text:
             wrong += 1
             if wrong <= 3:
-                print(f"  {name}: {text!r}\n    expected {e.ids} {expected_text!r}\n    got      {ids} {got_text!r}")
+                print(f"  {name}: {text!r}\n    expected {expected} {expected_text!r}\n    got      {ids} {got_text!r}")
     print(f"{name}: {len(texts) - wrong} of {len(texts)} equal", flush=True)
     return wrong
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/integration/cluster/cluster.h"
 
 namespace gdf::cluster {
@@ -94,6 +95,27 @@ TEST_CASE("four nodes train one model from the submission to the export") {
   CheckReleased(cluster.node(2));
 }
 
+TEST_CASE("an export starts another job with the same tokenizer") {
+  Cluster cluster(1);
+  const auto finish = [&cluster](const std::vector<std::string>& set, const std::string& folder) {
+    const std::string id = cluster.Submit(cluster.node(0), {.rounds = 1, .set = set});
+    REQUIRE(JobLog(cluster.node(0), id).AwaitEnd()["phase"] == "succeeded");
+    cluster.node(0).Ask({"job", "export", id, cluster.folder() + folder});
+    return id;
+  };
+  finish({"data.tokenizer=char"}, "/first");
+  cluster.SetModel("{from: first}");
+  const std::string id =
+      finish({"kind=finetune", "data.tokenizer=model", "data.sequence_length=16"}, "/second");
+  for (const std::string name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
+    const std::string first = ReadFile(cluster.folder() + "/first/" + name);
+    REQUIRE_FALSE(first.empty());
+    CHECK(Json::parse(first) == Json::parse(ReadFile(cluster.folder() + "/second/" + name)));
+  }
+  const Json text = cluster.node(0).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"});
+  CHECK(text["tokens"] == 8);
+}
+
 TEST_CASE("transformers computes the same loss and text from the export") {
   const char* named = std::getenv("GDF_TEST_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
@@ -103,14 +125,18 @@ TEST_CASE("transformers computes the same loss and text from the export") {
     std::exit(77);
   }
   Cluster cluster(2);
-  const std::string model = GENERATE(
-      as<std::string>(),
-      "{gpt2: {layers: 2, heads: 2, width: 16, context: 16, bias: false, activation: gelu}}",
-      "{llama: {layers: 2, heads: 4, kv_heads: 2, width: 32, ffn_width: 48, context: 16}}");
+  const auto [model, tokenizer] = GENERATE(table<std::string, std::string>(
+      {{"{gpt2: {layers: 2, heads: 2, width: 16, context: 16, bias: false, activation: gelu}}",
+        "byte"},
+       {"{llama: {layers: 2, heads: 4, kv_heads: 2, width: 32, ffn_width: 48, context: 16}}",
+        "char"}}));
   cluster.SetModel(model);
   // All of the held-out part, so that the loss is that of many logits.
   const std::string id = cluster.Submit(
-      cluster.node(0), {.rounds = 3, .nodes_min = 2, .set = {"rounds.validate_batches=0"}});
+      cluster.node(0),
+      {.rounds = 3,
+       .nodes_min = 2,
+       .set = {"rounds.validate_batches=0", absl::StrCat("data.tokenizer=", tokenizer)}});
   const Json job = JobLog(cluster.node(0), id).AwaitEnd();
   REQUIRE(job["phase"] == "succeeded");
   const std::string folder = cluster.folder() + "/export";
@@ -138,6 +164,18 @@ TEST_CASE("transformers computes the same loss and text from the export") {
   CHECK(theirs["loss"].get<double>() ==
         Approx(job["last_round"]["validation_loss"].get<double>()).epsilon(1e-5));
   CHECK(theirs["text"] == text["text"]);
+  CHECK(theirs["tokens"] == 12);
+  CHECK(theirs["special"].empty());
+  CHECK(theirs["as_saved"] == true);
+  const CtlResult unknown = cluster.node(1).Ctl({"generate", id, "--prompt", "the €"});
+  if (tokenizer == "byte") {
+    CHECK(theirs["ids"] == 256);
+    CHECK(theirs["unknown"] == Json({'t', 'h', 'e', ' ', 0xe2, 0x82, 0xac}));
+    CHECK(unknown.code == 0);
+  } else {
+    CHECK(theirs["unknown"].is_null());
+    CHECK(absl::StrContains(unknown.err, "U+20AC at offset 4"));
+  }
 }
 
 }  // namespace gdf::cluster

@@ -54,14 +54,60 @@ TEST_CASE("data: char tokenizer numbers the sorted characters") {
   CHECK_THAT(MakeCharTokenizer(broken).status().ToString(), Contains("0xff at offset 0"));
 }
 
-TEST_CASE("data: files of our own are checked") {
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "word"})"), Contains("\"word\" is not known"));
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "char"})"), Contains("alphabet is missing"));
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "char", "alphabet": ""})"),
-             Contains("alphabet is empty"));
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "char", "alphabet": "ba"})"), Contains("ascending"));
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "char", "alphabet": "aa"})"), Contains("ascending"));
-  CHECK_THAT(ErrorOf(R"({"gdf_tokenizer": "byte", "x": 1})"), Contains("x is not supported"));
+TEST_CASE("data: the files of a char tokenizer") {
+  const std::vector<std::string_view> texts = {"b\"\na"};
+  const auto tokenizer = MakeCharTokenizer(texts);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->Serialize() ==
+        R"({"added_tokens":[],"decoder":{"type":"Fuse"},"model":{"byte_fallback":false,)"
+        R"("continuing_subword_prefix":null,"dropout":null,"end_of_word_suffix":null,)"
+        R"("fuse_unk":false,"ignore_merges":false,"merges":[],"type":"BPE",)"
+        R"("unk_token":"a character outside the alphabet",)"
+        R"("vocab":{"\n":0,"\"":1,"a":2,"b":3}},"normalizer":null,"padding":null,)"
+        R"("post_processor":null,"pre_tokenizer":null,"truncation":null,"version":"1.0"})");
+  CHECK((*tokenizer)->Config() ==
+        "{\n  \"clean_up_tokenization_spaces\": false,\n"
+        "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+  CHECK(MakeByteTokenizer()->Config() == (*tokenizer)->Config());
+}
+
+// Anything else is what the library makes of it, or refused by name.
+TEST_CASE("data: a file is a char or byte tokenizer's only as it stands") {
+  const std::vector<std::string_view> texts = {"ab"};
+  const std::string file = (*MakeCharTokenizer(texts))->Serialize();
+  const auto with = [&file](const std::string& from, const std::string& to) {
+    std::string changed = file;
+    const size_t at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    return changed.replace(at, from.size(), to);
+  };
+  CHECK((*ParseTokenizer(file))->name() == "char");
+  // As transformers 5.24 saves it.
+  const std::string none_added = R"("post_processor":null)";
+  const auto saved = ParseTokenizer(with(none_added, R"("post_processor":{"type":
+      "TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":
+      {"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{}})"));
+  REQUIRE(saved.ok());
+  CHECK((*saved)->name() == "char");
+  CHECK((*saved)->Serialize() == file);
+  CHECK_THAT(ErrorOf(with(none_added, R"("post_processor":{"type":"TemplateProcessing","single":[
+      {"SpecialToken":{"id":"a","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],
+      "special_tokens":{"a":{"id":"a","ids":[0],"tokens":["a"]}}})")),
+             Contains("unk_token"));
+  CHECK_THAT(ErrorOf(with("\"a\":0,\"b\":1", "\"a\":1,\"b\":0")), Contains("unk_token"));
+  CHECK_THAT(ErrorOf(with("\"b\":1", "\"bc\":1")), Contains("unk_token"));
+  CHECK_THAT(ErrorOf(with("\"b\":1", "\"\":1")), Contains("unk_token"));
+  CHECK_THAT(ErrorOf(with("{\"a\":0,\"b\":1}", "{}")), Contains("vocab is empty"));
+  CHECK_THAT(ErrorOf(with("\"truncation\":null", "\"truncation\":{}")), Contains("truncation"));
+  CHECK_THAT(ErrorOf(with("\"a character outside the alphabet\"", "null")), Contains("Fuse"));
+  const std::string bytes = MakeByteTokenizer()->Serialize();
+  std::string prefixed = bytes;
+  const std::string none = R"("pre_tokenizer":{"add_prefix_space":false)";
+  prefixed.replace(prefixed.find(none), none.size(), R"("pre_tokenizer":{"add_prefix_space":true)");
+  const auto general = ParseTokenizer(prefixed);
+  REQUIRE(general.ok());
+  CHECK((*general)->name() == "bpe");
+  CHECK(*(*general)->Encode("aé") == Ids{0x20, 0x61, 0xc3, 0xa9});
 }
 
 TEST_CASE("data: byte-pair merges by rank, from the left") {
