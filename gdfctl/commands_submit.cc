@@ -156,7 +156,7 @@ absl::StatusOr<ExitCode> Plan(Session& session, const JobFileOptions& options) {
   if (!plan.gpu_memory.empty()) fields.emplace_back("memory of a GPU", Sum(plan.gpu_memory));
   fields.emplace_back("time", plan.measured_in.empty()
                                   ? "unknown until a job of a known model has trained on this network"
-                                  : absl::StrCat("about ", HumanDuration(plan.duration), ", at the speed of ",
+                                  : absl::StrCat("about ", HumanDuration(plan.duration), " of steps and exchanges, at the speed of ",
                                                  Printable(plan.measured_in)));
   session.Print(RenderFields(fields, session.out_style()));
   if (plan.placeable) return kExitOk;

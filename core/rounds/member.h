@@ -15,6 +15,7 @@
 #include "core/rounds/async_lock.h"
 #include "core/rounds/job_member.h"
 #include "core/rounds/state_transfer.h"
+#include "core/rounds/traffic_meter.h"
 
 namespace gdf::rounds {
 
@@ -113,7 +114,9 @@ class JobMember::Impl {
   // A disk that takes `what` no more fails in every round: told once, and when it works again.
   void TellSaved(std::string_view what, const absl::Status& saved, std::string failure);
   bool CheckpointDue(RoundId round) const;
-  wire::Done Traffic() const;
+  // Done, with the traffic since the last such reply.
+  wire::RoundReply TrafficReply();
+  void ReadTraffic();
 
   RoundEnv env_;
   std::shared_ptr<const compress::Codec> codec_;
@@ -130,6 +133,7 @@ class JobMember::Impl {
   uint32_t last_attempt_ = 0;              // in the entered epoch
 
   std::optional<wire::EpochRecord> known_;     // as the coordinators say
+  TrafficMeter traffic_;
   std::optional<wire::EpochRecord> entered_;   // promised to the lead
   std::optional<wire::EpochRecord> previous_;  // whose members the lead of entered_ must hear from before it trains
 

@@ -9,7 +9,6 @@
 namespace gdf::rounds {
 namespace {
 
-wire::RoundReply DoneReply(const wire::Done& done) { return wire::RoundReply(done); }
 
 }  // namespace
 
@@ -80,7 +79,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::Handle(NodeId from, wire
     reply = co_await OnCommit(std::move(*commit));
   } else if (auto* abort = std::get_if<wire::Abort>(&request)) {
     if (abort->tag.attempt >= last_attempt_) exchange_.Cancel(abort->reason);
-    reply = DoneReply(Traffic());
+    reply = wire::RoundReply(wire::Done{});
   } else if (auto* end = std::get_if<wire::EndJob>(&request)) {
     reply = OnEnd(*end);
   }
@@ -123,7 +122,7 @@ absl::Status JobMember::Impl::CheckCommit(const wire::Commit& commit) const {
 
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState sync) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
-  if (sync.install && state_->id == sync.target) co_return DoneReply(Traffic());
+  if (sync.install && state_->id == sync.target) co_return wire::RoundReply(wire::Done{});
   if (!sync.install && sync.target.round != state_->id.round.next()) {
     co_return absl::FailedPreconditionError(absl::StrCat("round ", sync.target.round.value, " does not follow round ",
                                                          state_->id.round.value));
@@ -156,7 +155,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   fetched->id = sync.target;
   if (!sync.install) {
     shadow_ = std::move(fetched);
-    co_return DoneReply(Traffic());
+    co_return wire::RoundReply(wire::Done{});
   }
   if (sync.target.round < state_->id.round) {
     Event(wire::Severity::kWarning, absl::StrCat("rolled back from round ", state_->id.round.value, " to round ",
@@ -168,7 +167,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   prepared_.reset();
   const absl::Status persisted = co_await PersistCommitted();
   GDF_CO_RETURN_IF_ERROR(persisted);
-  co_return DoneReply(Traffic());
+  co_return wire::RoundReply(wire::Done{});
 }
 
 absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
@@ -307,7 +306,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPropose(wire::Receipt 
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRound commit) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
   const wire::Receipt& receipt = commit.commit.receipt;
-  if (state_->id == receipt.result) co_return DoneReply(Traffic());
+  if (state_->id == receipt.result) co_return TrafficReply();
   GDF_CO_RETURN_IF_ERROR(Admit(known_->lead, commit));
   if (receipt.tag.epoch != commit.tag.epoch) co_return absl::InvalidArgumentError("the commit is of another epoch");
   GDF_CO_RETURN_IF_ERROR(CheckCommit(commit.commit));
@@ -325,7 +324,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
     const absl::Status persisted = co_await PersistCommitted();
     persisted.IgnoreError();
   }
-  co_return DoneReply(Traffic());
+  co_return TrafficReply();
 }
 
 absl::StatusOr<wire::RoundReply> JobMember::Impl::OnEnd(const wire::EndJob& end) {
@@ -340,7 +339,7 @@ absl::StatusOr<wire::RoundReply> JobMember::Impl::OnEnd(const wire::EndJob& end)
     }
   };
   scope_.Spawn(Later::Run(this, end.failure));
-  return DoneReply(Traffic());
+  return wire::RoundReply(wire::Done{});
 }
 
 }  // namespace gdf::rounds

@@ -185,6 +185,7 @@ void JobMember::Impl::SetEpoch(wire::EpochRecord record) {
   if (ended_ || (known_ && record.epoch <= known_->epoch)) return;
   if (entered_ && record.epoch < entered_->epoch) return;
   known_ = std::move(record);
+  ReadTraffic();
   last_heard_ = env_.executor.clock().Monotonic();
   heard_in_epoch_ = false;
   exchange_.Cancel(absl::StrCat("epoch ", known_->epoch.value, " has begun"));

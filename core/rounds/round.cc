@@ -277,14 +277,14 @@ OneShot<absl::StatusOr<train::EvalResult>> JobMember::Impl::Evaluate() {
   return done;
 }
 
-wire::Done JobMember::Impl::Traffic() const {
-  wire::Done out;
-  for (const NodeId& node : known_->members) {
-    const net::TrafficCounters counters = env_.transport.counters(node);
-    out.bytes_sent += counters.bytes_sent;
-    out.bytes_received += counters.bytes_received;
-  }
-  return out;
+void JobMember::Impl::ReadTraffic() {
+  for (const NodeId& node : known_->members) traffic_.Read(node, env_.transport.counters(node));
+}
+
+wire::RoundReply JobMember::Impl::TrafficReply() {
+  ReadTraffic();
+  const net::TrafficCounters passed = traffic_.Take();
+  return wire::RoundReply(wire::Done{passed.bytes_sent, passed.bytes_received});
 }
 
 }  // namespace gdf::rounds

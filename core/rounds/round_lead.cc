@@ -365,16 +365,8 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
       continue;
     }
     if (const auto* done = std::get_if<wire::Done>(&*reply)) {
-      const auto before = traffic_.find(node);
-      if (before != traffic_.end() && done->bytes_sent >= before->second.bytes_sent &&
-          done->bytes_received >= before->second.bytes_received) {
-        bytes_sent_ += done->bytes_sent - before->second.bytes_sent;
-        bytes_received_ += done->bytes_received - before->second.bytes_received;
-      } else if (before == traffic_.end()) {
-        bytes_sent_ += done->bytes_sent;
-        bytes_received_ += done->bytes_received;
-      }
-      traffic_[node] = *done;
+      bytes_sent_ += done->bytes_sent;
+      bytes_received_ += done->bytes_received;
     }
   }
   progress_at_ = Now();

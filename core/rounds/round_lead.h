@@ -97,7 +97,6 @@ class RoundLead {
   int failures_ = 0;                      // of rounds, since then
   std::set<NodeId> alive_;
   std::map<NodeId, absl::Status> lost_;   // and why, naming the node
-  std::map<NodeId, wire::Done> traffic_;  // as last heard
   std::map<NodeId, int> suspicion_;       // how often others missed it
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;

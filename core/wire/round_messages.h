@@ -208,7 +208,7 @@ struct Signed {
   bool operator==(const Signed&) const = default;
 };
 
-// Done, with the node's traffic since the job began here, as the kernel counted it.
+// Done. As a reply to CommitRound with the node's traffic with the members since its last one, as the kernel counted it.
 struct Done {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
