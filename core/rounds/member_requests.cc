@@ -117,7 +117,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter ente
 absl::Status JobMember::Impl::CheckCommit(const wire::Commit& commit) const {
   absl::StatusOr<std::vector<NodeId>> members = env_.coordinator.MembersOf(env_.job, commit.receipt.tag.epoch);
   GDF_RETURN_IF_ERROR(Annotate(members.status(), "a commit"));
-  return VerifyCommit(commit, env_.job, *members);
+  return VerifyCommit(commit, env_.job, env_.submission, *members);
 }
 
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState sync) {
@@ -300,7 +300,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPropose(wire::Receipt 
   const absl::Status persisted = co_await PersistPrepared(receipt);
   GDF_CO_RETURN_IF_ERROR(persisted);
   prepared_ = receipt;
-  co_return wire::RoundReply(wire::Signed{SignReceipt(env_.key, receipt)});
+  co_return wire::RoundReply(wire::Signed{SignReceipt(env_.key, env_.submission, receipt)});
 }
 
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRound commit) {

@@ -12,15 +12,18 @@
 
 namespace gdf::rounds {
 
-wire::NodeSignature SignReceipt(const trust::NodeKey& key, const wire::Receipt& receipt);
+// For a receipt of the job that `submission`, of state::SubmissionDigest, made: a job of the same number elsewhere has
+// another one, which no receipt says of itself.
+wire::NodeSignature SignReceipt(const trust::NodeKey& key, const Digest& submission, const wire::Receipt& receipt);
 
-// kPermissionDenied unless `signature` is `signer`'s for the receipt.
-absl::Status VerifySignature(const wire::Receipt& receipt, const wire::NodeSignature& signature,
-                             const NodeId& signer);
+// kPermissionDenied unless `signature` is `signer`'s for the receipt of this submission.
+absl::Status VerifySignature(const wire::Receipt& receipt, const Digest& submission,
+                             const wire::NodeSignature& signature, const NodeId& signer);
 
 // kPermissionDenied unless the receipt's voters are `members`, those that the coordinators opened its epoch with, and a
 // majority of them signed it, each once; kInvalidArgument when it is of another job.
-absl::Status VerifyCommit(const wire::Commit& commit, JobId job, const std::vector<NodeId>& members);
+absl::Status VerifyCommit(const wire::Commit& commit, JobId job, const Digest& submission,
+                          const std::vector<NodeId>& members);
 
 // Of two committed states the one of the later epoch wins: what an epoch without a majority of the one before it rolled
 // back stays rolled back. No commit: θ_0.

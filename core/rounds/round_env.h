@@ -59,6 +59,7 @@ struct RoundTimings {
 // References must outlive the JobMember.
 struct RoundEnv {
   JobId job;
+  Digest submission;  // state::SubmissionDigest of it, which signatures name
   const config::JobSpec& spec;
   Executor& executor;
   ComputePool& pool;

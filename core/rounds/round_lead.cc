@@ -336,7 +336,7 @@ Task<absl::StatusOr<wire::Commit>> RoundLead::Sign(wire::Receipt receipt) {
   std::string refusals;
   for (const auto& [node, reply] : replies) {
     const auto* answer = reply.ok() ? std::get_if<wire::Signed>(&*reply) : nullptr;
-    const absl::Status valid = answer != nullptr ? VerifySignature(receipt, answer->signature, node) : reply.status();
+    const absl::Status valid = answer != nullptr ? VerifySignature(receipt, env_.submission, answer->signature, node) : reply.status();
     if (answer != nullptr && valid.ok()) {
       commit.signatures.push_back(answer->signature);
     } else {

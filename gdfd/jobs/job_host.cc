@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/state/submission.h"
 #include "core/rounds/receipts.h"
 #include "core/wire/artifact_messages.h"
 
@@ -35,7 +36,7 @@ std::optional<Reported> ReportOf(state::State& state, const state::Job& job, Rou
 }
 
 // Whether `commit` is the job's, and made `got`.
-absl::Status CheckCommit(state::State& state, JobId job, const wire::StateId& got,
+absl::Status CheckCommit(state::State& state, const state::Job& job, const wire::StateId& got,
                          const wire::Commit& commit) {
   const wire::StateId& made = commit.receipt.result;
   if (made.round != got.round || made.theta != got.theta) {
@@ -43,9 +44,11 @@ absl::Status CheckCommit(state::State& state, JobId job, const wire::StateId& go
                                             " rounds are not those that were committed"));
   }
   const absl::StatusOr<std::vector<NodeId>> members =
-      state.epoch_members(job, commit.receipt.tag.epoch);
+      state.epoch_members(job.id, commit.receipt.tag.epoch);
   if (!members.ok()) return absl::UnavailableError(members.status().message());
-  return rounds::VerifyCommit(commit, job, *members);
+  const absl::StatusOr<state::Network> network = state.network();
+  if (!network.ok()) return absl::UnavailableError(network.status().message());
+  return rounds::VerifyCommit(commit, job.id, state::SubmissionDigest(network->id, job), *members);
 }
 
 // Whether a result may be given for what `job`, which was read before it was asked for, says: the
@@ -58,7 +61,7 @@ absl::Status CheckNewest(state::State& state, const state::Job& job, const Artif
   const std::optional<Reported> newest = ReportOf(state, now, last);
   if (artifacts.commit &&
       rounds::Rank(artifacts.commit) > std::pair(newest ? newest->epoch : Epoch{}, last)) {
-    return CheckCommit(state, job.id, got, *artifacts.commit);
+    return CheckCommit(state, job, got, *artifacts.commit);
   }
   if (got.round.value < job.rounds_done) {
     return absl::UnavailableError(absl::StrCat("has the parameters after ", got.round.value,

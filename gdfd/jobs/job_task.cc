@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
+#include "core/state/submission.h"
 #include "core/base/text.h"
 #include "gdfd/jobs/device.h"
 #include "gdfd/jobs/scheduler.h"
@@ -307,8 +308,9 @@ Task<absl::Status> JobTask::RunOnce() {
   options.keep = static_cast<int>(spec_.output.keep_checkpoints);
   options.num_params = num_params;
   store_ = std::make_shared<checkpoint::CheckpointStore>(world_.files, options);
+  GDF_CO_ASSIGN_OR_RETURN(const state::Network network, world_.state.network());
   member_ = std::make_unique<rounds::JobMember>(
-      rounds::RoundEnv{job_.id, spec_, world_.executor, world_.pool, world_.transport, *worker_,
+      rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
                        std::move(loaded), store_, world_.key, *coordinator_});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   member_->SetEpoch(EpochOf(job_));

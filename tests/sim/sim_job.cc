@@ -11,6 +11,7 @@ namespace gdf::sim {
 namespace {
 
 constexpr JobId kJob{7};
+const Digest kSubmission = HashBytes("submission");
 constexpr char kFolder[] = "/jobs/j7/state";
 constexpr int kMaxStarts = 3;
 constexpr float kOuterRate = 0.7f;
@@ -99,6 +100,7 @@ SimJob::Instance::Instance(SimJob& job, Node& node)
           node.files, checkpoint::CheckpointStore::Options{
                           .folder = kFolder, .keep = 1 << 20, .num_params = job.options_.num_params})),
       member(rounds::RoundEnv{.job = kJob,
+                              .submission = kSubmission,
                               .spec = job.spec_,
                               .executor = job.executor_,
                               .pool = job.pool_,
@@ -378,7 +380,7 @@ std::string SimJob::CheckCommit(const wire::Commit& commit) const {
   const std::string name = receipt.tag.ToString();
   const absl::StatusOr<std::vector<NodeId>> members = MembersOf(receipt.tag.epoch);
   if (!members.ok()) return absl::StrCat("the commit of ", name, ": ", members.status().message(), "\n");
-  const absl::Status valid = rounds::VerifyCommit(commit, kJob, *members);
+  const absl::Status valid = rounds::VerifyCommit(commit, kJob, kSubmission, *members);
   if (!valid.ok()) return absl::StrCat("the commit of ", name, " is not valid: ", valid.message(), "\n");
   if (receipt.contributions.empty()) return absl::StrCat(name, " has no contribution\n");
   return "";

@@ -214,7 +214,7 @@ TEST_CASE_METHOD(OneMember, "what is signed is on disk first, and outlives a res
   const wire::Prepared prepared = TrainAndExchange();
   const wire::Receipt receipt = ReceiptFor(prepared, {{id(1), 64}});
   const auto signed_here = AskFor<wire::Signed>(wire::Propose{receipt});
-  CHECK(VerifySignature(receipt, signed_here.signature, id(1)).ok());
+  CHECK(VerifySignature(receipt, kSubmission, signed_here.signature, id(1)).ok());
   StartMember();
   member->SetEpoch(first);
   const auto entered = AskFor<wire::EnterReply>(wire::Enter{kJob, first});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/file_system.h"
+#include "core/base/hash.h"
 #include "core/exchange/exchange.h"
 #include "core/rounds/job_member.h"
 #include "core/rounds/receipts.h"
@@ -19,6 +20,7 @@
 namespace gdf::rounds {
 
 inline constexpr JobId kJob{7};
+inline const Digest kSubmission = HashBytes("submission");
 inline constexpr uint64_t kParams = 100;
 
 class RecordingCoordinator final : public Coordinator {
@@ -89,6 +91,7 @@ class OneMember {
     store = std::make_shared<checkpoint::CheckpointStore>(
         disk, checkpoint::CheckpointStore::Options{.folder = "/state", .keep = 2, .num_params = worker_options.num_params});
     member = std::make_unique<JobMember>(RoundEnv{.job = kJob,
+                                                  .submission = kSubmission,
                                                   .spec = spec,
                                                   .executor = executor,
                                                   .pool = pool,
@@ -185,7 +188,7 @@ class OneMember {
   }
   wire::Commit CommitBy(const wire::Receipt& receipt, const std::vector<int>& signers) const {
     wire::Commit commit{receipt, {}};
-    for (const int signer : signers) commit.signatures.push_back(SignReceipt(keys[signer], receipt));
+    for (const int signer : signers) commit.signatures.push_back(SignReceipt(keys[signer], kSubmission, receipt));
     return commit;
   }
 

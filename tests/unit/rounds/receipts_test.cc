@@ -6,6 +6,7 @@ namespace gdf::rounds {
 namespace {
 
 constexpr JobId kJob{7};
+const Digest kSubmission = HashBytes("submission");
 
 trust::NodeKey Key(uint8_t i) {
   trust::NodeKey::Seed seed{};
@@ -25,13 +26,13 @@ wire::Receipt ReceiptOf(int voters) {
 
 wire::Commit CommitBy(const wire::Receipt& receipt, std::initializer_list<int> signers) {
   wire::Commit commit{receipt, {}};
-  for (const int signer : signers) commit.signatures.push_back(SignReceipt(Key(static_cast<uint8_t>(signer)), receipt));
+  for (const int signer : signers) commit.signatures.push_back(SignReceipt(Key(static_cast<uint8_t>(signer)), kSubmission, receipt));
   return commit;
 }
 
 // Of the epoch that was opened with the receipt's voters.
 absl::Status Verify(const wire::Commit& commit, JobId job = kJob) {
-  return VerifyCommit(commit, job, commit.receipt.voters);
+  return VerifyCommit(commit, job, kSubmission, commit.receipt.voters);
 }
 
 TEST_CASE("a majority of the voters commits: 1 of 1, 2 of 2, 2 of 3, 3 of 4, 3 of 5") {
@@ -63,9 +64,9 @@ TEST_CASE("a commit of another job, and one without voters, are refused") {
 
 TEST_CASE("the voters are the members that the epoch was opened with, not those that the receipt names") {
   const std::vector<NodeId> members = ReceiptOf(4).voters;
-  CHECK(VerifyCommit(CommitBy(ReceiptOf(4), {0, 1, 2}), kJob, members).ok());
+  CHECK(VerifyCommit(CommitBy(ReceiptOf(4), {0, 1, 2}), kJob, kSubmission, members).ok());
   for (const int voters : {1, 3, 5}) {
-    const absl::Status status = VerifyCommit(CommitBy(ReceiptOf(voters), {0, 1, 2, 3, 4}), kJob, members);
+    const absl::Status status = VerifyCommit(CommitBy(ReceiptOf(voters), {0, 1, 2, 3, 4}), kJob, kSubmission, members);
     CHECK(absl::IsPermissionDenied(status));
     CHECK(status.message() == "the voters of j7 epoch 2 round 5 attempt 1 are not the epoch's members");
   }
@@ -90,10 +91,14 @@ TEST_CASE("every field of a receipt is under the signature") {
   changed[12].result.cursor.position = 13;
   for (size_t i = 0; i < changed.size(); ++i) {
     INFO("change " << i);
-    CHECK(absl::IsPermissionDenied(VerifySignature(changed[i], commit.signatures[0], receipt.voters[0])));
+    CHECK(absl::IsPermissionDenied(VerifySignature(changed[i], kSubmission, commit.signatures[0], receipt.voters[0])));
   }
-  CHECK(VerifySignature(receipt, commit.signatures[0], receipt.voters[0]).ok());
-  CHECK(absl::IsPermissionDenied(VerifySignature(receipt, commit.signatures[0], receipt.voters[1])));
+  CHECK(VerifySignature(receipt, kSubmission, commit.signatures[0], receipt.voters[0]).ok());
+  // A job of the same number, epoch and members elsewhere.
+  const Digest other = HashBytes("another submission");
+  CHECK(absl::IsPermissionDenied(VerifySignature(receipt, other, commit.signatures[0], receipt.voters[0])));
+  CHECK(absl::IsPermissionDenied(VerifyCommit(commit, kJob, other, receipt.voters)));
+  CHECK(absl::IsPermissionDenied(VerifySignature(receipt, kSubmission, commit.signatures[0], receipt.voters[1])));
 }
 
 }  // namespace

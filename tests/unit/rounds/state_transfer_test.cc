@@ -136,7 +136,7 @@ TEST_CASE_METHOD(OneMember, "a shadow is fetched, signed for and committed like 
   wire::Receipt receipt = held.commit.receipt;
   receipt.start_theta = member->state()->id.theta;
   const auto signed_here = AskFor<wire::Signed>(wire::Propose{receipt});
-  CHECK(VerifySignature(receipt, signed_here.signature, id(1)).ok());
+  CHECK(VerifySignature(receipt, kSubmission, signed_here.signature, id(1)).ok());
   AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 1})});
   CHECK(member->state()->id == held.state->id);
 }
