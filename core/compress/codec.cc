@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "core/base/status_macros.h"
+#include "core/compress/bits.h"
 #include "core/compress/codecs.h"
 #include "core/compress/kernels.h"
 #include "core/compress/values.h"
@@ -60,17 +62,41 @@ class WordCodec final : public Codec {
   const WordError error_;
 };
 
+// The scale of a block of `count` values, from 0 or kMinScale to the format's largest.
+using ScaleOf = float (*)(const Kernels& kernels, const float* in, size_t count);
+
 // What tells the block codecs apart.
 struct CodeFormat {
+  bool is_dense;
   uint64_t bits;         // of a code
   float levels;          // the largest value that a code stands for, times the scale
   float max_scale;       // the largest whose product with `levels` is finite
-  double largest_error;  // of a value that `levels` times the scale reaches, in scales
-  const char* unused;    // the code that encoding never writes
+  ScaleOf scale_of;
+  double largest_error;  // in scales that make `levels` times them the largest magnitude
+  const char* unused;    // what encoding never writes
 };
-constexpr CodeFormat kInt8Format = {8, Int8Code::kLevels, kMaxInt8Scale, 0.5, "-128"};
-constexpr CodeFormat kInt4Format = {4, Int4Code::kLevels, kMaxInt4Scale, 0.5, "-8"};
-constexpr CodeFormat kFp4Format = {4, Fp4Code::kLevels, kMaxFp4Scale, 1.0, "-0"};
+
+// So that the largest level is the largest magnitude.
+template <typename Code>
+float ScaleOfLargest(const Kernels& kernels, const float* in, size_t count) {
+  return ScaleFor(std::bit_cast<float>(kernels.max_magnitude(in, count)), Code::kLevels, Code::kMaxScale);
+}
+
+float MeanMagnitude(const Kernels& kernels, const float* in, size_t count) {
+  const float sum = kernels.sum_magnitudes(in, count);
+  const float mean = std::min(sum * (1.0f / kSumUnit / static_cast<float>(count)), FLT_MAX);
+  return mean < kMinScale ? 0.0f : mean;
+}
+
+template <typename Code>
+constexpr CodeFormat FormatOf(double largest_error, const char* unused) {
+  return {true, Code::kBits, Code::kLevels, Code::kMaxScale, ScaleOfLargest<Code>, largest_error, unused};
+}
+constexpr CodeFormat kInt8Format = FormatOf<Int8Code>(0.5, "-128");
+constexpr CodeFormat kInt4Format = FormatOf<Int4Code>(0.5, "-8");
+constexpr CodeFormat kFp4Format = FormatOf<Fp4Code>(1.0, "-0");
+// The mean is at most the largest magnitude, but for the roundings of a sum of 4096, which ErrorBound's factor covers.
+constexpr CodeFormat kSignFormat = {false, 1, 1.0f, FLT_MAX, MeanMagnitude, 1.0, "bits beyond its end"};
 
 // Blocks of a float32 scale followed by a code a value. See docs/formats/codecs.md.
 class BlockCodec final : public Codec {
@@ -79,7 +105,7 @@ class BlockCodec final : public Codec {
              const CodeLoops& loops)
       : Codec(spec), format_(format), kernels_(kernels), loops_(loops) {}
 
-  bool is_dense() const override { return true; }
+  bool is_dense() const override { return format_.is_dense; }
   uint64_t block() const override { return spec().block; }
 
   uint64_t PackedSize(uint64_t num_values) const override {
@@ -92,8 +118,7 @@ class BlockCodec final : public Codec {
     uint8_t* to = out.data();
     for (size_t begin = 0; begin < in.size(); begin += block()) {
       const size_t count = std::min<size_t>(block(), in.size() - begin);
-      const float max_abs = std::bit_cast<float>(kernels_.max_magnitude(in.data() + begin, count));
-      const float scale = ScaleFor(max_abs, format_.levels, format_.max_scale);
+      const float scale = format_.scale_of(kernels_, in.data() + begin, count);
       std::memcpy(to, &scale, kScaleBytes);
       loops_.encode(in.data() + begin, count, scale == 0.0f ? 0.0f : 1.0f / scale,
                     to + kScaleBytes);
@@ -125,7 +150,8 @@ class BlockCodec final : public Codec {
 
  private:
   static constexpr uint64_t kScaleBytes = sizeof(float);
-  uint64_t BlockBytes(uint64_t count) const { return kScaleBytes + (count * format_.bits + 7) / 8; }
+
+  uint64_t BlockBytes(uint64_t count) const { return kScaleBytes + BytesOfBits(count * format_.bits); }
 
   template <typename Loop>
   absl::Status ForBlocks(absl::Span<const uint8_t> packed, absl::Span<float> values,
@@ -186,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
     case CodecKind::kFp4:
       return std::make_unique<BlockCodec>(spec, kFp4Format, kernels, kernels.fp4);
     case CodecKind::kSign:
-      return MakeSignCodec(spec, kernels);
+      return std::make_unique<BlockCodec>(spec, kSignFormat, kernels, kernels.sign);
     case CodecKind::kTopK2:
     case CodecKind::kTopK8:
       return MakeTopKCodec(spec, kernels);

@@ -244,12 +244,10 @@ struct Fp4Lanes {
   }
   template <typename D>
   HWY_INLINE static hn::Vec<hn::RebindToSigned<D>> Decode(D tag, hn::Vec<D> codes) {
-    alignas(16) static constexpr int8_t kTwice[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                      0, -1, -2, -3, -4, -6, -8, -12};
     // The table fills 16 bytes, which a vector of codes need not.
     const hn::FixedTag<int8_t, HWY_MAX(size_t{16}, hn::MaxLanes(tag))> table_tag;
     const hn::RebindToSigned<D> as_signed;
-    return hn::TableLookupBytes(hn::LoadDup128(table_tag, kTwice), hn::BitCast(as_signed, codes));
+    return hn::TableLookupBytes(hn::LoadDup128(table_tag, Scalar::kTwice), hn::BitCast(as_signed, codes));
   }
   static constexpr float kUnit = 0.5f;
 };

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "core/compress/bits.h"
 #include "core/compress/kernels.h"
 #include "core/compress/values.h"
 
@@ -96,7 +97,7 @@ inline float SumMagnitudes(const float* in, size_t count) {
 }
 
 inline void EncodeSigns(const float* in, size_t count, float, uint8_t* out) {
-  std::fill_n(out, (count + 7) / 8, uint8_t{0});
+  std::fill_n(out, BytesOfBits(count), uint8_t{0});
   for (size_t i = 0; i < count; ++i) {
     const uint32_t sign = std::bit_cast<uint32_t>(in[i]) >> 31;
     out[i / 8] |= static_cast<uint8_t>(sign << i % 8);

@@ -75,12 +75,12 @@ struct Int8Levels {
   static Int8Levels Of(const float* in, const uint16_t* indices, size_t count) {
     float most = 0.0f;
     for (size_t i = 0; i < count; ++i) most = std::max(most, std::abs(in[indices[i]]));
-    return {ScaleFor(most, Int8Code::kLevels, kMaxInt8Scale)};
+    return {ScaleFor(most, Int8Code::kLevels, Int8Code::kMaxScale)};
   }
   void Write(uint8_t* out) const { std::memcpy(out, &scale, kLevelBytes); }
   bool Read(const uint8_t* in) {
     std::memcpy(&scale, in, kLevelBytes);
-    return IsScale(scale, kMaxInt8Scale);
+    return IsScale(scale, Int8Code::kMaxScale);
   }
   uint32_t Code(float value) const {
     return Int8Code::FromFloat(value, scale == 0.0f ? 0.0f : 1.0f / scale);

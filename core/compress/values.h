@@ -84,6 +84,7 @@ struct Fp16Word {
 };
 
 // --- Codes: a few bits a value, times the scale of their block ---
+// kLevels is the largest value that a code stands for, kMaxScale the largest scale whose product with it is finite.
 
 // Nearest integer, ties to even, of |value| <= 2^21 (anything for a NaN). Adding 1.5 * 2^23 leaves
 // the integer in the low bits of the sum, rounded by the addition itself.
@@ -97,6 +98,8 @@ template <int kBitsIn>
 struct IntCode {
   static constexpr int kBits = kBitsIn;
   static constexpr float kLevels = (1 << (kBits - 1)) - 1;
+  static_assert(kBits == 8 || kBits == 4);
+  static constexpr float kMaxScale = kBits == 8 ? 0x1.020406p+121f : 0x1.249248p+125f;
   static constexpr uint32_t kUnused = 1u << (kBits - 1);  // -kLevels - 1
   static uint32_t FromFloat(float value, float inverse) {
     const float level = std::clamp(value * inverse, -kLevels, kLevels);
@@ -114,6 +117,7 @@ struct IntCode {
 struct Fp4Code {
   static constexpr int kBits = 4;
   static constexpr float kLevels = 6.0f;
+  static constexpr float kMaxScale = 0x1.555554p+125f;
   static constexpr uint32_t kUnused = 8u;  // -0
   static uint32_t FromFloat(float value, float inverse) {
     const float level = std::min(std::abs(value * inverse), kLevels);
@@ -125,7 +129,7 @@ struct Fp4Code {
     return index == 0 ? 0u : index | sign << 3;
   }
   // Twice the value of each code.
-  static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  alignas(16) static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   static float ToFloat(uint32_t code) { return 0.5f * static_cast<float>(kTwice[code]); }
 };
 
@@ -133,10 +137,6 @@ struct Fp4Code {
 
 // A scale is never subnormal, so that its reciprocal is finite and no flush-to-zero mode matters.
 constexpr float kMinScale = 0x1p-126f;
-// The largest whose product with the largest level, 127, 7 or 6, is finite.
-constexpr float kMaxInt8Scale = 0x1.020406p+121f;
-constexpr float kMaxInt4Scale = 0x1.249248p+125f;
-constexpr float kMaxFp4Scale = 0x1.555554p+125f;
 
 // So that `levels` times it is the largest magnitude of the block.
 inline float ScaleFor(float max_abs, float levels, float max_scale) {

@@ -273,7 +273,7 @@ Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
   if (!greeted.ok()) co_return Blame(owner, greeted);
   std::vector<Task<absl::Status>> both;
   both.push_back(SendSlices(owner, stream));
-  both.push_back(TakeMeans(owner, stream));
+  both.push_back(request.codec->is_dense() ? TakeMeans(owner, stream) : AwaitEnd(owner, stream));
   std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(both));
   for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
   co_return absl::OkStatus();
@@ -293,10 +293,6 @@ Task<absl::Status> Exchange::Run::SendSlices(uint32_t owner, StreamPtr stream) {
 }
 
 Task<absl::Status> Exchange::Run::TakeMeans(uint32_t owner, StreamPtr stream) {
-  if (!request.codec->is_dense()) {
-    const absl::Status ended = co_await AwaitEnd(owner, std::move(stream));
-    co_return ended;
-  }
   for (uint64_t p = 0; p < plan.num_pieces(owner); ++p) {
     const Range range = plan.piece(owner, p);
     absl::StatusOr<Buffer> frame =

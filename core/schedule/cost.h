@@ -35,8 +35,8 @@ struct CostInput {
   int64_t num_nodes = 1;
   bool gpu = false;  // the worker computes on GPUs
   int64_t gpus_per_node = 1;
-  std::optional<double> tokens_per_sec;          // of the slowest node, measured
-  std::optional<uint64_t> upload_bytes_per_sec;  // of the slowest node
+  std::optional<double> tokens_per_sec = std::nullopt;          // of the slowest node, measured
+  std::optional<uint64_t> upload_bytes_per_sec = std::nullopt;  // of the slowest node
 };
 
 struct Cost {

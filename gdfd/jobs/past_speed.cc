@@ -20,8 +20,7 @@ std::optional<config::ModelShape> ShapeOf(const config::JobSpec& past, const con
     const bool same = past.model.from && spec.model.from && *past.model.from == *spec.model.from;
     return same ? std::optional(shape) : std::nullopt;
   }
-  if (config::Vocab(*past.model.shape) != 0) return past.model.shape;
-  absl::StatusOr<config::ModelShape> sized = config::WithVocab(*past.model.shape, kAssumedVocab);
+  absl::StatusOr<config::ModelShape> sized = WithAssumedVocab(*past.model.shape);
   return sized.ok() ? std::optional(*std::move(sized)) : std::nullopt;
 }
 
@@ -51,15 +50,13 @@ absl::StatusOr<std::optional<PastSpeed>> FindPastSpeed(state::State& state, cons
     if (!past_shape) continue;
     GDF_ASSIGN_OR_RETURN(const bool ran_on_gpu, RanOnGpu(state, job, *past));
     if (ran_on_gpu != gpu) continue;
-    schedule::CostInput input;
-    input.spec = &*past;
-    input.shape = *past_shape;
-    input.num_nodes = static_cast<int64_t>(job.members.size());
+    const schedule::Cost cost = schedule::EstimateCost(
+        {.spec = &*past, .shape = *past_shape, .num_nodes = static_cast<int64_t>(job.members.size())});
     const uint64_t first = job.rounds_done - std::min(job.rounds_done, kLastRounds);
     GDF_ASSIGN_OR_RETURN(const std::vector<state::RoundRecord> records, state.rounds(job.id, RoundId{first}));
     std::vector<wire::RoundMetrics> rounds;
     for (const state::RoundRecord& record : records) rounds.push_back(record.metrics);
-    const std::optional<schedule::Speed> speed = schedule::MeasuredSpeed(schedule::EstimateCost(input), rounds);
+    const std::optional<schedule::Speed> speed = schedule::MeasuredSpeed(cost, rounds);
     if (speed) return PastSpeed{job.id, *speed};
   }
   return std::nullopt;

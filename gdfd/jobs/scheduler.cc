@@ -30,13 +30,11 @@ absl::StatusOr<absl::Time> OverdueAt(state::State& state, JobId id) {
 
 schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
                       uint64_t text_bytes, bool gpu) {
-  schedule::CostInput input;
-  input.spec = &spec;
-  input.shape = shape;
-  input.dataset_bytes = text_bytes;
-  input.num_nodes = spec.nodes.max;
-  input.gpu = gpu;
-  return schedule::EstimateCost(input);
+  return schedule::EstimateCost({.spec = &spec,
+                                 .shape = shape,
+                                 .dataset_bytes = text_bytes,
+                                 .num_nodes = spec.nodes.max,
+                                 .gpu = gpu});
 }
 
 absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
@@ -79,17 +77,19 @@ uint64_t TextBytes(const std::vector<wire::JobInput>& inputs) {
   return bytes;
 }
 
+absl::StatusOr<config::ModelShape> WithAssumedVocab(const config::ModelShape& shape) {
+  constexpr int64_t kAssumedVocab = 512;
+  if (config::Vocab(shape) != 0) return shape;
+  return config::WithVocab(shape, kAssumedVocab);
+}
+
 schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t text_bytes) {
   schedule::JobRequest request;
   request.id = id;
   request.spec = &spec;
   if (spec.model.shape) {
-    config::ModelShape shape = *spec.model.shape;
-    if (config::Vocab(shape) == 0) {
-      if (absl::StatusOr<config::ModelShape> sized = config::WithVocab(shape, kAssumedVocab);
-          sized.ok())
-        shape = *sized;
-    }
+    const config::ModelShape shape =
+        WithAssumedVocab(*spec.model.shape).value_or(*spec.model.shape);
     request.host_memory_on_cpu = CostOn(spec, shape, text_bytes, false).host_memory;
     const schedule::Cost on_gpu = CostOn(spec, shape, text_bytes, true);
     request.host_memory_on_gpu = on_gpu.host_memory;

@@ -26,9 +26,9 @@
 
 namespace gdf::jobs {
 
-// Where a job does not state its vocabulary it is known only once the data is read; the estimate
-// takes this many ids.
-inline constexpr int64_t kAssumedVocab = 512;
+// `shape`, with a vocabulary of 512 ids where it has none: where a job does not state it, it is known
+// only once the data is read. Errors as config::WithVocab.
+absl::StatusOr<config::ModelShape> WithAssumedVocab(const config::ModelShape& shape);
 
 // Bytes of a job's texts, without the files of a model or tokenizer.
 uint64_t TextBytes(const std::vector<wire::JobInput>& inputs);

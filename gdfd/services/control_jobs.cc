@@ -24,9 +24,7 @@ constexpr size_t kNewsLimit = 1000;  // events, and rounds, that a watcher is to
 absl::StatusOr<config::ModelShape> ShapeOf(const config::JobSpec& spec,
                                            const std::string& hf_config_json) {
   if (spec.model.shape) {
-    config::ModelShape shape = *spec.model.shape;
-    if (config::Vocab(shape) != 0) return shape;
-    return config::WithVocab(shape, jobs::kAssumedVocab);
+    return jobs::WithAssumedVocab(*spec.model.shape);
   }
   if (hf_config_json.empty()) {
     return absl::InvalidArgumentError(
@@ -40,13 +38,11 @@ absl::StatusOr<config::ModelShape> ShapeOf(const config::JobSpec& spec,
 
 schedule::CostInput CostInputOf(const config::JobSpec& spec, const config::ModelShape& shape,
                                 uint64_t bytes, int64_t nodes, bool gpu) {
-  schedule::CostInput input;
-  input.spec = &spec;
-  input.shape = shape;
-  input.dataset_bytes = bytes;
-  input.num_nodes = std::max<int64_t>(1, nodes);
-  input.gpu = gpu;
-  return input;
+  return {.spec = &spec,
+          .shape = shape,
+          .dataset_bytes = bytes,
+          .num_nodes = std::max<int64_t>(1, nodes),
+          .gpu = gpu};
 }
 
 void FillCost(const schedule::Cost& cost, v1::PlanReply* reply) {
