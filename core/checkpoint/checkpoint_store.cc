@@ -173,10 +173,10 @@ void CheckpointStore::RemoveLeftovers() {
   }
 }
 
-absl::StatusOr<Loaded> CheckpointStore::Load() {
+absl::StatusOr<Loaded> CheckpointStore::Load(std::optional<RoundId> before) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
   Loaded loaded;
-  LoadCommitted(Parts::kAll, &loaded);
+  LoadCommitted(Parts::kAll, before, &loaded);
   if (loaded.committed != nullptr) {
     LoadPrepared(&loaded);
     LoadWorker(&loaded);
@@ -191,7 +191,7 @@ absl::StatusOr<Loaded> CheckpointStore::Load() {
 
 absl::StatusOr<Loaded> CheckpointStore::LoadTheta() {
   Loaded loaded;
-  LoadCommitted(Parts::kTheta, &loaded);
+  LoadCommitted(Parts::kTheta, std::nullopt, &loaded);
   if (loaded.committed == nullptr && !loaded.damage.empty()) return absl::DataLossError(loaded.damage.front());
   return loaded;
 }
@@ -207,8 +207,9 @@ std::optional<wire::EpochRecord> CheckpointStore::LoadEpoch(const char* name, Lo
   return std::nullopt;
 }
 
-void CheckpointStore::LoadCommitted(Parts parts, Loaded* loaded) {
+void CheckpointStore::LoadCommitted(Parts parts, std::optional<RoundId> before, Loaded* loaded) {
   for (const RoundId round : Rounds(kCommitted, &loaded->damage)) {
+    if (before && round >= *before) continue;
     const std::string path = Path(kCommitted, round);
     auto record = ReadRecord(files_, path, kMaxReceiptBytes);
     if (!record.ok()) {
@@ -307,7 +308,7 @@ absl::Status CheckpointStore::KeepThetaOnly() {
   for (const RoundId round : Rounds(kWorker, nullptr)) files_.Remove(Path(kWorker, round)).IgnoreError();
   const std::vector<RoundId> committed = Rounds(kCommitted, nullptr);
   Loaded loaded;
-  if (!committed.empty() && (committed.size() > 1 || HasMomentum(committed[0]))) LoadCommitted(Parts::kTheta, &loaded);
+  if (!committed.empty() && (committed.size() > 1 || HasMomentum(committed[0]))) LoadCommitted(Parts::kTheta, std::nullopt, &loaded);
   if (!loaded.damage.empty()) return absl::DataLossError(absl::StrJoin(loaded.damage, "; "));
   std::vector<std::string> kept;
   if (!committed.empty()) kept = {Path(kCommitted, committed[0]), Path(kState, committed[0])};

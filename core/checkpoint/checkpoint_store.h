@@ -49,8 +49,9 @@ class CheckpointStore {
   void RemoveLeftovers();
 
   // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
-  // Fails only when the folder cannot be read.
-  absl::StatusOr<Loaded> Load();
+  // Fails only when the folder cannot be read. `before`: committed states of that round and later ones are not
+  // considered, for a caller that refused what was loaded first.
+  absl::StatusOr<Loaded> Load(std::optional<RoundId> before = std::nullopt);
   // The newest committed state that is whole, its θ alone, with no momentum: for exports and samples. Of Loaded, only
   // `committed`, `commit` and `damage` are set. kDataLoss when all that is there is damaged.
   absl::StatusOr<Loaded> LoadTheta();
@@ -58,7 +59,7 @@ class CheckpointStore {
   // Persists `shadow` and the receipt that this node is about to sign for it. kResourceExhausted: the disk is full;
   // what was there stays.
   absl::Status Prepare(const OuterState& shadow, const wire::Receipt& receipt);
-  // Persists that `state` is committed, by `commit` (none: θ_0, or a state adopted from the lead). Writes the state's
+  // Persists that `state` is committed, by `commit` (none: θ_0). Writes the state's
   // file unless Prepare has, then removes what is older than the newest `keep`.
   absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
   // For a job that has ended: θ of the newest committed state stays, with its commit; its momentum and all other files
@@ -83,7 +84,7 @@ class CheckpointStore {
   absl::StatusOr<OuterStateDraft> ReadState(RoundId round, Parts parts);
   bool HasMomentum(RoundId round);  // in its file; true also when that cannot be told
   bool Holds(const wire::StateId& id);  // its file is there, as far as the header tells
-  void LoadCommitted(Parts parts, Loaded* loaded);
+  void LoadCommitted(Parts parts, std::optional<RoundId> before, Loaded* loaded);
   void LoadPrepared(Loaded* loaded);
   void LoadWorker(Loaded* loaded);
   std::optional<wire::EpochRecord> LoadEpoch(const char* name, Loaded* loaded);

@@ -72,6 +72,8 @@ class JobMember::Impl {
 
   // member_start.cc: life
   Task<absl::Status> Restore();
+  Task<absl::StatusOr<checkpoint::Loaded>> LoadOwn();
+  absl::Status CheckOwn(const checkpoint::Loaded& loaded) const;
   Task<absl::Status> TakeInitialState();
   void Serve();
   Task<void> ServeState(NodeId peer, std::unique_ptr<net::Stream> stream);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,15 +77,8 @@ Task<absl::Status> JobMember::Impl::Start() {
 }
 
 Task<absl::Status> JobMember::Impl::Restore() {
-  auto load = [store = env_.store] {
-    store->RemoveLeftovers();
-    return store->Load();
-  };
-  absl::StatusOr<checkpoint::Loaded> loaded = co_await RunOn(env_.pool, env_.executor, std::move(load));
+  absl::StatusOr<checkpoint::Loaded> loaded = co_await LoadOwn();
   GDF_CO_RETURN_IF_ERROR(loaded.status());
-  for (const std::string& damage : loaded->damage) {
-    Event(wire::Severity::kError, absl::StrCat("passed over a damaged checkpoint file: ", damage));
-  }
   entered_ = std::move(loaded->epoch);
   previous_ = std::move(loaded->previous);
   if (loaded->committed == nullptr) {
@@ -117,6 +111,50 @@ Task<absl::Status> JobMember::Impl::Restore() {
                                       : std::string("it begins anew")));
   }
   co_return absl::OkStatus();
+}
+
+// The newest state in this node's folder that is this job's. A file of another job with the same number is whole, so only
+// its commit and its epoch tell; whoever held on to it would never be let into an epoch. Of such a folder nothing else is
+// believed.
+Task<absl::StatusOr<checkpoint::Loaded>> JobMember::Impl::LoadOwn() {
+  std::optional<RoundId> before;
+  std::set<std::string> told;
+  while (true) {
+    auto load = [store = env_.store, before] {
+      store->RemoveLeftovers();
+      return store->Load(before);
+    };
+    absl::StatusOr<checkpoint::Loaded> loaded = co_await RunOn(env_.pool, env_.executor, std::move(load));
+    GDF_CO_RETURN_IF_ERROR(loaded.status());
+    for (const std::string& damage : loaded->damage) {
+      if (told.insert(damage).second) {
+        Event(wire::Severity::kError, absl::StrCat("passed over a damaged checkpoint file: ", damage));
+      }
+    }
+    const absl::Status own = CheckOwn(*loaded);
+    if (!own.ok()) {
+      before = loaded->committed->id.round;
+      Event(wire::Severity::kError, absl::StrCat("passed over the checkpoint of round ", before->value,
+                                                 ", which is not this job's: ", own.message()));
+      continue;
+    }
+    const bool foreign = before.has_value() ||
+                         (loaded->epoch && !env_.coordinator.MembersOf(env_.job, loaded->epoch->epoch).ok());
+    if (foreign) {
+      loaded->prepared.reset();
+      loaded->shadow.reset();
+      loaded->epoch.reset();
+      loaded->previous.reset();
+    }
+    co_return loaded;
+  }
+}
+
+absl::Status JobMember::Impl::CheckOwn(const checkpoint::Loaded& loaded) const {
+  if (loaded.committed == nullptr) return absl::OkStatus();
+  if (loaded.commit) return CheckCommit(*loaded.commit);
+  if (loaded.committed->id.round.value == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("it has no commit");
 }
 
 Task<absl::Status> JobMember::Impl::TakeInitialState() {

@@ -69,6 +69,7 @@ TEST_CASE_METHOD(OneMember, "entering an epoch is a promise that outlives a rest
   CHECK_FALSE(reply.prepared);
   CHECK(reply.previous == first);
   CHECK(reply.num_params == kParams);
+  coordinator.opened[Epoch{2}] = {id(0), id(1)};
   StartMember();
   member->SetEpoch(first);  // from a stale replica: ignored
   CHECK(absl::IsUnavailable(Ask(wire::Enter{kJob, first}).status()));
@@ -76,6 +77,49 @@ TEST_CASE_METHOD(OneMember, "entering an epoch is a promise that outlives a rest
   const wire::EpochRecord third{Epoch{3}, id(0), {id(0), id(1)}};
   member->SetEpoch(third);
   CHECK(AskFor<wire::EnterReply>(wire::Enter{kJob, third}).previous == first);
+}
+
+TEST_CASE_METHOD(OneMember, "a whole checkpoint of another job with this number is passed over") {
+  EnterFirst();
+  const wire::StateId initial = member->state()->id;
+  const checkpoint::OuterStatePtr other = OtherState(80);
+  wire::Receipt receipt;
+  receipt.tag = {kJob, first.epoch, RoundId{79}, 1};
+  receipt.voters = first.members;
+  receipt.contributions = {{id(1), 64}};
+  receipt.result = other->id;
+  const Digest elsewhere = HashBytes("another submission");
+  wire::Commit commit{receipt, {}};
+  for (const int signer : {0, 1, 2}) commit.signatures.push_back(SignReceipt(keys[signer], elsewhere, receipt));
+  const wire::EpochRecord later{Epoch{9}, id(2), first.members};
+  SECTION("with its epoch") {
+    REQUIRE(store->Commit(*other, commit).ok());
+    REQUIRE(store->SaveEpoch(later, first).ok());
+    coordinator.opened[later.epoch] = later.members;
+  }
+  SECTION("without a commit") { REQUIRE(store->Commit(*other, std::nullopt).ok()); }
+  SECTION("of an epoch that was not opened here") {
+    commit.receipt.tag.epoch = later.epoch;
+    REQUIRE(store->Commit(*other, commit).ok());
+  }
+  bool told = true;
+  SECTION("an epoch alone") {
+    REQUIRE(store->SaveEpoch(later, first).ok());
+    told = false;
+  }
+  coordinator.events.clear();
+  StartMember();
+  REQUIRE(started.ok());
+  CHECK(member->state()->id == initial);
+  member->SetEpoch(first);
+  const auto reply = AskFor<wire::EnterReply>(wire::Enter{kJob, first});
+  CHECK(reply.committed == initial);
+  CHECK_FALSE(reply.commit);
+  CHECK_FALSE(reply.previous);
+  AskFor<wire::RoundReport>(Plan());
+  if (!told) return;
+  REQUIRE_FALSE(coordinator.events.empty());
+  CHECK(coordinator.events.front().find("passed over the checkpoint of round 80, which is not this job's: ") == 0);
 }
 
 TEST_CASE_METHOD(OneMember, "an epoch whose lead trains has taken over from the one before it") {
