@@ -1,10 +1,15 @@
-// All-reduce of one float32 tensor between N nodes, each a process of its own with a real transport on loopback:
-// from the tensor of every node to the mean at every node, encoding included. Prints one JSON line.
+// All-reduce of one float32 tensor between N nodes, each a process of its own with a real transport, on loopback or over
+// links of a given rate, delay and loss: from the tensor of every node to the mean at every node, encoding included.
+// Prints one JSON line.
 //
-//   exchange_bench [--ranks N] [--mib M] [--codec C] [--runs R] [--warmup W]
+//   exchange_bench [--ranks N] [--mib M] [--codec C] [--runs R] [--warmup W] [--idle-s S]
+//                  [--rate-mbit R [--rtt-ms T] [--loss SHARE]]
 //
+// limit: by shaped links, RTT + 2 (N - 1) / N * bytes / (0.956 * rate) for float32, of which 0.956 is what TCP, IP and
+// Ethernet leave of packets of 1500 bytes.
 // seconds: of the slowest rank, from a barrier to its mean. max_error: of the mean at rank 0 against the mean in
 // float64, over the largest magnitude of that.
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +25,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_format.h"
 #include "core/base/check.h"
 #include "core/base/clock.h"
 #include "core/base/compute_pool.h"
@@ -28,6 +34,7 @@
 #include "core/exchange/exchange.h"
 #include "core/net/tls_transport.h"
 #include "core/tensor/flat_buffer.h"
+#include "tests/support/shaped_links.h"
 
 namespace gdf::exchange {
 namespace {
@@ -38,6 +45,10 @@ struct Plan {
   std::string codec = "fp32";
   int runs = 20;
   int warmup = 3;
+  double idle_s = 0;    // before each measured run
+  double rate_mbit = 0; // 0: loopback
+  double rtt_ms = 0;
+  double loss = 0;
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -117,7 +128,7 @@ class Rank {
     std::array<uint8_t, 32> seed{};
     seed[0] = static_cast<uint8_t>(rank_ + 1);
     net::TlsTransportOptions options;
-    options.listen = {"127.0.0.1:0"};
+    options.listen = {(plan_.rate_mbit > 0 ? testing::ShapedLinks::Address(rank_) : "127.0.0.1") + ":0"};
     auto transport = net::TlsTransport::Start(loop_, seed, std::move(options));
     GDF_CHECK(transport.ok());
     transport_ = *std::move(transport);
@@ -228,6 +239,27 @@ class Rank {
   std::unique_ptr<TaskScope> tasks_;
 };
 
+double LimitSeconds(const Plan& plan) {
+  const double bytes = plan.mib * (1 << 20);
+  return plan.rtt_ms / 1e3 + 2.0 * (plan.ranks - 1) / plan.ranks * bytes * 8 / (0.956 * plan.rate_mbit * 1e6);
+}
+
+// What the JSON line says of shaped links; "" on loopback.
+std::string LinkFields(const Plan& plan, double median_s) {
+  if (plan.rate_mbit == 0) return "";
+  const double limit_s = LimitSeconds(plan);
+  return absl::StrFormat(
+      ", \"rate_mbit\": %g, \"rtt_ms\": %g, \"loss\": %g, \"idle_s\": %g, \"limit_ms\": %.2f, \"of_limit\": %.3f", plan.rate_mbit,
+      plan.rtt_ms, plan.loss, plan.idle_s, 1e3 * limit_s, limit_s / median_s);
+}
+
+// Less when a rank ends: nothing else comes from one that waits.
+void StayIdle(const std::vector<Wire>& ranks, double seconds) {
+  std::vector<pollfd> polls;
+  for (const Wire& rank : ranks) polls.push_back({rank.in, POLLIN, 0});
+  poll(polls.data(), polls.size(), static_cast<int>(seconds * 1e3));
+}
+
 int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   std::vector<Address> addresses;
   for (const Wire& rank : ranks) addresses.push_back(rank.Get<Address>());
@@ -237,6 +269,7 @@ int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   std::vector<double> seconds;
   for (int run = 0; run < plan.warmup + plan.runs; ++run) {
     for (const Wire& rank : ranks) rank.Get<char>();
+    if (run >= plan.warmup && plan.idle_s > 0) StayIdle(ranks, plan.idle_s);
     for (const Wire& rank : ranks) rank.Put('g');
     double slowest = 0;
     for (const Wire& rank : ranks) slowest = std::max(slowest, rank.Get<double>());
@@ -261,14 +294,28 @@ int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   std::printf(
       "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"median_ms\": %.2f, \"p95_ms\": %.2f, "
       "\"payload_gib_per_s\": %.3f, \"cpu_seconds_per_gb\": %.3f, \"peak_mib\": %.1f, \"sent_mib_per_rank\": %.2f, "
-      "\"max_error\": %.3g, \"digests_equal\": %s}\n",
+      "\"max_error\": %.3g, \"digests_equal\": %s%s}\n",
       plan.ranks, plan.mib, plan.codec.c_str(), 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
       cpu / plan.runs / plan.ranks / tensor_gb, static_cast<double>(peak) / (1 << 20),
-      static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false");
-  return same ? 0 : 1;
+      static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false",
+      LinkFields(plan, median).c_str());
+  // Full buckets at the start save a little of it, no more.
+  const bool shaped = plan.rate_mbit == 0 || plan.codec != "fp32" || median > 0.8 * LimitSeconds(plan);
+  if (!shaped) std::fprintf(stderr, "exchange_bench: faster than the links, which then are not what they should be\n");
+  return same && shaped ? 0 : 1;
 }
 
 int Main(const Plan& plan) {
+  std::unique_ptr<testing::ShapedLinks> links;
+  if (plan.rate_mbit > 0) {
+    auto made = testing::ShapedLinks::Create(
+        plan.ranks, {plan.rate_mbit * 1e6, absl::Microseconds(1e3 * plan.rtt_ms), plan.loss});
+    if (!made.ok()) {
+      std::fprintf(stderr, "exchange_bench: %s\n", made.status().ToString().c_str());
+      return absl::IsPermissionDenied(made.status()) || absl::IsNotFound(made.status()) ? 77 : 1;
+    }
+    links = *std::move(made);
+  }
   std::vector<Wire> ranks;
   std::vector<pid_t> children;
   for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -283,6 +330,7 @@ int Main(const Plan& plan) {
       }
       close(down[1]);
       close(up[0]);
+      GDF_CHECK(!links || links->Enter(rank).ok());
       std::exit(Rank(plan, rank, Wire{down[0], up[1]}).Run());
     }
     close(down[0]);
@@ -290,6 +338,7 @@ int Main(const Plan& plan) {
     ranks.push_back(Wire{up[0], down[1]});
     children.push_back(child);
   }
+  if (links) links->Start();
   int status = Referee(plan, ranks);
   for (const pid_t child : children) {
     int ended = 0;
@@ -304,12 +353,16 @@ int Main(const Plan& plan) {
 
 int main(int argc, char** argv) {
   gdf::exchange::Plan plan;
-  CLI::App app("All-reduce between processes on loopback");
+  CLI::App app("All-reduce between processes");
   app.add_option("--ranks", plan.ranks)->check(CLI::Range(2, 16));
   app.add_option("--mib", plan.mib, "size of the float32 tensor")->check(CLI::Range(0.001, 4096.0));
   app.add_option("--codec", plan.codec);
   app.add_option("--runs", plan.runs)->check(CLI::Range(1, 1000));
   app.add_option("--warmup", plan.warmup)->check(CLI::Range(0, 100));
+  app.add_option("--idle-s", plan.idle_s, "before each measured run")->check(CLI::Range(0.0, 600.0));
+  auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
+  app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
+  app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);
   CLI11_PARSE(app, argc, argv);
   return gdf::exchange::Main(plan);
 }
