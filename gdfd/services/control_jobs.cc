@@ -20,6 +20,12 @@ constexpr absl::Duration kWatchPause =
     absl::Seconds(1);  // how soon a watcher that went away is noticed
 constexpr size_t kNewsLimit = 1000;  // events, and rounds, that a watcher is told at once
 
+// Ends when something more is recorded, or after a while.
+Task<absl::Status> WaitForMore(membership::Membership& membership, uint64_t index) {
+  co_await membership.WaitApplied(index + 1, kWatchPause);
+  co_return absl::OkStatus();
+}
+
 // The spec with its shape, from the model's config.json where the spec has none.
 absl::StatusOr<config::ModelShape> ShapeOf(const config::JobSpec& spec,
                                            const std::string& hf_config_json) {
@@ -105,8 +111,9 @@ v1::Job ControlService::Describe(const state::Job& job, const NodeNames& names) 
   }
   if (job.phase == state::JobPhase::kPending) {
     jobs::Scheduler* scheduler = node_.scheduler();
-    out.set_reason(scheduler ? scheduler->WaitingFor(job.id)
-                             : "waits for a coordinator to place it");
+    out.set_reason(scheduler                       ? scheduler->WaitingFor(job.id)
+                   : node_.membership.connected() ? "waits to be placed; gdfctl job show on the coordinator says for what"
+                                                   : "waits for a coordinator, which is not reachable from here, to place it");
   }
   if (job.phase == state::JobPhase::kRunning) {
     std::vector<std::string> parts;
@@ -127,6 +134,10 @@ grpc::Status ControlService::Plan(grpc::ServerContext*, const v1::PlanRequest* r
   if (!shape.ok()) return ToGrpc(shape.status());
   StateMemory(*spec, *shape, request->data_bytes());
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    if (node_.state.has_network() && !node_.membership.connected()) {
+      return absl::UnavailableError(
+          "no coordinator is reachable from here, so it is not known which nodes are online and have room; see gdfctl status");
+    }
     GDF_ASSIGN_OR_RETURN(
         schedule::Placement placement,
         jobs::Preview(node_.state, node_.membership,
@@ -338,7 +349,9 @@ grpc::Status ControlService::WatchJob(grpc::ServerContext* context,
     }
     if (!updates->empty()) continue;
     if (!request->follow()) return grpc::Status::OK;
-    bridge_.Await<bool>([&] { return node_.membership.WaitApplied(seen.index + 1, kWatchPause); });
+    const absl::Status waited =
+        bridge_.Await<absl::Status>([&] { return WaitForMore(node_.membership, seen.index); });
+    if (!waited.ok()) return ToGrpc(waited);
   }
   return grpc::Status::CANCELLED;
 }

@@ -302,6 +302,13 @@ grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNo
   }
 }
 
+bool ControlService::IsInForce(const NodeId& next) const {
+  if (node_.state.member(next).ok()) return true;
+  const absl::StatusOr<trust::NodeKey> taken =
+      trust::NodeKey::Load(node_.files, node_.state_dir + "/node.key");
+  return taken.ok() && taken->id() == next;
+}
+
 grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKeyRequest*,
                                        v1::RotateKeyReply* reply) {
   if (absl::Status allowed = CheckOperator("replace this node's key"); !allowed.ok())
@@ -321,13 +328,20 @@ grpc::Status ControlService::RotateKey(grpc::ServerContext*, const v1::RotateKey
                                     absl::ToUnixMillis(node_.executor.clock().Now()));
   });
   if (!record.ok()) return ToGrpc(record.status());
-  absl::StatusOr<wire::CommandResult> recorded = Propose(wire::RotateKey{*record});
-  if (!recorded.ok()) return ToGrpc(recorded.status());
-  reply->set_node_id(next->id().ToString());
-  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+  const absl::StatusOr<wire::CommandResult> recorded = Propose(wire::RotateKey{*record});
+  const absl::Status ended = bridge_.OnExecutor([&]() -> absl::Status {
+    if (!recorded.ok() && !IsInForce(next->id())) {
+      // Refused by the log of a network that has this node as it was: nobody will know the new key.
+      if (absl::IsFailedPrecondition(recorded.status())) {
+        GDF_RETURN_IF_ERROR(node_.files.Remove(next_path));
+      }
+      return recorded.status();
+    }
     node_.restart("taking the new key");
     return absl::OkStatus();
-  }));
+  });
+  if (ended.ok()) reply->set_node_id(next->id().ToString());
+  return ToGrpc(ended);
 }
 
 grpc::Status ControlService::Backup(grpc::ServerContext*, const v1::BackupRequest* request,

@@ -33,6 +33,8 @@ constexpr int kBacklog = 64;
 // When the process is out of descriptors, accepting again at once would only spin.
 constexpr int kAcceptRetryMillis = 200;
 constexpr std::chrono::seconds kShutdownPatience{2};
+// For those whose waiting was ended then, to answer their callers.
+constexpr std::chrono::seconds kLastAnswers{1};
 
 // Which file a path names now.
 struct FileId {
@@ -175,7 +177,7 @@ class ControlServer::Impl {
       close(listening);
     }
     if (operators_ == nullptr) return;
-    const auto deadline = std::chrono::system_clock::now() + kShutdownPatience;
+    const auto deadline = std::chrono::system_clock::now() + kShutdownPatience + kLastAnswers;
     bridge_->CloseAfter(absl::FromChrono(kShutdownPatience));  // ends those that wait for others
     for (std::unique_ptr<grpc::Server>* server : {&operators_, &onlookers_, &remote_}) {
       if (*server) (*server)->Shutdown(deadline);

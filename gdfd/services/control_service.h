@@ -116,6 +116,9 @@ class ControlService final : public control::v1::Control::Service {
   absl::Status CheckOperator(const char* what) const;
   // Has a command recorded; its verdict as the status.
   absl::StatusOr<wire::CommandResult> Propose(wire::CommandBody body);
+  // Whether this node's next key is recorded, or was taken since the network refused the old one: its
+  // answer can get lost. On the executor.
+  bool IsInForce(const NodeId& next) const;
   // Whether the network lets this node submit jobs.
   absl::Status CheckSubmitter();
   // The command that a request asks for; the spec as it will be recorded.

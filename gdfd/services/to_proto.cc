@@ -7,6 +7,10 @@ namespace gdf::services {
 namespace v1 = control::v1;
 
 grpc::Status ToGrpc(const absl::Status& status) {
+  // What a stop of gdfd cuts off. The caller has cancelled nothing.
+  if (absl::IsCancelled(status)) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(status.message()));
+  }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 

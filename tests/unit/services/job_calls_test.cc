@@ -404,6 +404,19 @@ TEST_CASE("Who looks at a job that stands still is told who is silent and when i
   CHECK(client->ListJobs()->at(0).last_round->at == going.last_round->at);
 }
 
+TEST_CASE("A new key that the network refuses leaves nothing") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  SubmitWaitingJob(*n1.Client());
+  TestMember n2(loop, 2);  // leads the job and does nothing for it
+  n2.JoinAs(n1.member(), {Role::kContributor});
+  const std::vector<NodeId> members = {n1.member().id(), n2.id()};
+  REQUIRE(n1.member().Do(wire::OpenEpoch{JobId{1}, Epoch{1}, members, n2.id(), ""}).ok());
+  CHECK(Says(n1.Client()->RotateKey().status(), StatusCode::kFailedPrecondition,
+             "is taking part in 1 job: replace its key when"));
+  CHECK_FALSE(PosixFileSystem().Exists(n1.folder() + "/next.key"));
+}
+
 TEST_CASE("A watcher that goes away does not keep the daemon") {
   LoopThread loop;
   ServiceNode n1(loop, 1);

@@ -172,6 +172,29 @@ TEST_CASE("A key is replaced: the new one is on disk and recorded before the nod
   CHECK(n2.restarted() == "taking the new key");
 }
 
+TEST_CASE("Who asked for a new key is told of it, also when the node took it without an answer") {
+  LoopThread loop;
+  auto n1 = std::make_unique<TestMember>(loop, 1);
+  n1->Found();
+  ServiceNode n2(loop, 2);
+  REQUIRE(n2.Client()->Join(*n1->MakeInvite({Role::kContributor}).ToText(), "").ok());
+  PosixFileSystem files;
+  REQUIRE(n2.member().key().Save(files, n2.folder() + "/node.key").ok());
+  n1.reset();  // its answer does not come
+  absl::StatusOr<std::string> id = absl::UnknownError("no answer");
+  std::thread caller([&] { id = n2.Client()->RotateKey(); });
+  REQUIRE(loop.Comes([&] { return files.Exists(n2.folder() + "/next.key"); }));
+  // As a node does that is refused under its old key: TakeUnheardKey, then it begins anew.
+  loop.On([&] {
+    REQUIRE(files.Rename(n2.folder() + "/next.key", n2.folder() + "/node.key").ok());
+  });
+  n2.StopServing();
+  caller.join();
+  INFO(id.status());
+  REQUIRE(id.ok());
+  CHECK(*id == trust::NodeKey::Load(files, n2.folder() + "/node.key")->id().ToString());
+}
+
 TEST_CASE(
     "A backup holds key and state under its passphrase, and is restored into an empty folder") {
   LoopThread loop;

@@ -22,7 +22,9 @@ TEST_CASE("A status keeps its code and message on its way through gRPC") {
   CHECK(ToGrpc(absl::OkStatus()).ok());
   for (int code = 1; code <= 16; ++code) {
     const grpc::Status status = ToGrpc(absl::Status(static_cast<absl::StatusCode>(code), "why"));
-    CHECK(static_cast<int>(status.error_code()) == code);
+    // Cancelled is what gdfd breaks off when it stops: its caller has no connection any more.
+    const int told = code == grpc::StatusCode::CANCELLED ? grpc::StatusCode::UNAVAILABLE : code;
+    CHECK(static_cast<int>(status.error_code()) == told);
     CHECK(status.error_message() == "why");
   }
 }
