@@ -17,6 +17,20 @@
 namespace gdf::ctl {
 namespace {
 
+// "loss 2.1004, validation loss 2.0123" of the newest rounds that have them.
+std::string Losses(const control::Job& job, const JobView& view) {
+  return absl::StrCat(FormatLoss(job.last_round ? job.last_round->loss : std::nullopt), ", validation ",
+                      FormatLoss(view.validation_loss()));
+}
+
+// "began 3 min ago, ended 1 min ago, took 2 min 3 s"; empty before it has begun.
+std::string Times(const control::Job& job, absl::Time now) {
+  if (job.started == absl::InfinitePast()) return "";
+  const std::string began = absl::StrCat("began ", FormatAge(job.started, now));
+  if (job.ended == absl::InfinitePast()) return began;
+  return absl::StrCat(began, ", ended ", FormatAge(job.ended, now), ", took ", HumanDuration(job.ended - job.started));
+}
+
 std::string Nodes(const control::Job& job) {
   std::vector<std::string> names;
   for (size_t i = 0; i < job.members.size() && i < job.member_names.size(); ++i) {
@@ -65,10 +79,13 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& id) {
       {"submitted", absl::StrCat(FormatAge(job.submitted, session.Now()), " by ", Printable(job.submitter_name))},
       {"rounds", absl::StrCat(job.rounds_done, " of ", job.rounds_total, ", ", job.steps_total, " steps on each node")},
       {"nodes", Nodes(job)},
-      {"validation", FormatLoss(view.validation_loss())},
+      {"loss", Losses(job, view)},
       {"sent", absl::StrCat(HumanBytes(view.bytes_sent()), " by all nodes")}};
   if (const std::string progress = RenderLastProgress(job, session.Now()); !progress.empty()) {
     fields.insert(fields.begin() + 2, {"progress", progress});
+  }
+  if (const std::string times = Times(job, session.Now()); !times.empty()) {
+    fields.insert(fields.begin() + 2, {"time", times});
   }
   session.Print(RenderFields(fields, style));
   session.Print(RenderLossCurve(view, style));

@@ -57,7 +57,8 @@ absl::StatusOr<ExitCode> Backup(Session& session, const BackupOptions& options) 
   GDF_ASSIGN_OR_RETURN(const std::string archive, client->Backup(passphrase));
   GDF_RETURN_IF_ERROR(session.environment().files.WriteAtomic(path, archive, 0600));
   if (session.json()) session.PrintJson({{"file", path}, {"bytes", archive.size()}});
-  session.Say(absl::StrCat("this node's key and its network's state are in ", path, ". Restore: gdfd --restore ", path));
+  session.Say(absl::StrCat("this node's key and its network's state are in ", path, ". Restore, with gdfd stopped: GDF_PASSPHRASE=… gdfd --restore ", path,
+                           " --state-dir DIR"));
   return kExitOk;
 }
 

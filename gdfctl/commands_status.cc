@@ -19,11 +19,13 @@ constexpr absl::Duration kRedrawEvery = absl::Seconds(1);
 
 std::string NetworkLine(const control::NodeStatus& status, const Style& style) {
   if (status.network_id.empty()) return "none; gdfctl network create NAME, or gdfctl join gdf1:…";
-  std::string link = status.coordinator             ? "coordinator"
-                     : status.coordinator_connected ? "connected to a coordinator"
-                                                    : Paint(style, Color::kRed, "no coordinator reachable");
-  return absl::StrCat(Printable(status.network_name), "  ", link, ", ", status.members_online, " of ", status.members,
-                      " nodes online");
+  const std::string name = Printable(status.network_name);
+  if (!status.coordinator && !status.coordinator_connected) {
+    return absl::StrCat(name, "  ", Paint(style, Color::kRed, "not connected to a coordinator"),
+                        "; which nodes are online is not known here");
+  }
+  return absl::StrCat(name, "  ", status.coordinator ? "coordinator" : "connected to a coordinator", ", ",
+                      status.members_online, " of ", status.members, " nodes online");
 }
 
 std::string JobLine(const control::Job& job, absl::Time now, const Style& style) {
@@ -47,7 +49,7 @@ std::string Render(const control::NodeStatus& status, absl::Time now, const Styl
       {"listens on", absl::StrJoin(status.listen, ", ")},
       {"known as", absl::StrJoin(status.advertise, ", ")},
       {"cache", absl::StrCat(HumanBytes(status.chunk_bytes), " of ", HumanBytes(status.chunk_cap_bytes))},
-      {"sandbox", absl::StrJoin(status.sandbox, ", ")},
+      {"sandbox", status.sandbox.empty() ? "not tried yet: the first job here does" : absl::StrJoin(status.sandbox, ", ")},
       {"gdfd", absl::StrCat(status.version, ", started ", FormatAge(status.started, now))},
       {"jobs", absl::StrCat(status.jobs_running, " running, ", status.jobs_pending, " waiting")}};
   for (const control::Gpu& gpu : status.gpus) {
@@ -98,7 +100,7 @@ absl::StatusOr<ExitCode> Status(Session& session, bool watch) {
 void AddStatusCommand(CLI::App& app, Command& chosen) {
   CLI::App* status = app.add_subcommand("status", "This node, its network and what runs");
   auto watch = std::make_shared<bool>(false);
-  status->add_flag("-w,--watch", *watch, "Again every second, until interrupted");
+  status->add_flag("-w,--watch", *watch, "Until interrupted: on a terminal drawn again every second, else printed again when it has changed");
   status->callback([&chosen, watch] { chosen = [watch](Session& s) { return Status(s, *watch); }; });
 }
 

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/config/job_advice.h"
 #include "core/config/units.h"
 #include "gdfctl/commands.h"
 #include "gdfctl/job_file.h"
@@ -55,11 +56,17 @@ absl::StatusOr<std::string> Upload(Session& session, const JobFile& job, const s
   return result->manifest;
 }
 
+// The job of a command's options; what is odd about it is told.
+absl::StatusOr<JobFile> LoadAndWarn(Session& session, const JobFileOptions& options) {
+  GDF_ASSIGN_OR_RETURN(JobFile job, LoadJobFile(session.environment().files, options));
+  for (const std::string& warning : config::Warnings(job.spec)) session.SayWarning(warning);
+  return job;
+}
+
 absl::StatusOr<ExitCode> Submit(Session& session, const SubmitOptions& options) {
   GDF_ASSIGN_OR_RETURN(const absl::Duration timeout, ParseTimeout(options.timeout));
-  FileSystem& files = session.environment().files;
-  GDF_ASSIGN_OR_RETURN(const JobFile job, LoadJobFile(files, options.file));
-  GDF_RETURN_IF_ERROR(CheckData(files, job));
+  GDF_ASSIGN_OR_RETURN(const JobFile job, LoadAndWarn(session, options.file));
+  GDF_RETURN_IF_ERROR(CheckData(session.environment().files, job));
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   control::SubmitRequest request;
   for (const auto& [name, inputs] : job.inputs) {
@@ -70,12 +77,12 @@ absl::StatusOr<ExitCode> Submit(Session& session, const SubmitOptions& options) 
   request.hf_config_json = job.hf_config_json;
   GDF_ASSIGN_OR_RETURN(const control::SubmitResult result, client->Submit(request));
   if (!result.refused.empty()) {
-    if (session.json()) session.PrintJson({{"job", nullptr}, {"refused", result.refused}});
+    if (session.json()) session.PrintJson({{"job", nullptr}, {"refused", result.refused}, {"warnings", config::Warnings(job.spec)}});
     session.SayError(absl::StrCat(job.spec.name, " cannot be placed: ", result.refused));
     return kExitNotPlaceable;
   }
   if (session.json() && !options.wait) {
-    session.PrintJson({{"job", result.job}, {"existed", result.existed}});
+    session.PrintJson({{"job", result.job}, {"existed", result.existed}, {"warnings", config::Warnings(job.spec)}});
   } else if (!session.json()) {
     session.Print(result.job + "\n");
   }
@@ -112,12 +119,14 @@ absl::StatusOr<ExitCode> Validate(Session& session, const JobFileOptions& option
     return valid;
   }
   const JobFile& job = *loaded;
+  const std::vector<std::string> warnings = config::Warnings(job.spec);
+  for (const std::string& warning : warnings) session.SayWarning(warning);
   size_t count = 0;
   for (const auto& [name, inputs] : job.inputs) count += inputs.size();
   if (session.json()) {
     Json inputs = Json::object();
     for (const auto& [name, list] : job.inputs) inputs[name] = {{"files", list.size()}, {"bytes", job.BytesOf(name)}};
-    session.PrintJson({{"valid", true}, {"name", job.spec.name}, {"rounds", config::NumRounds(job.spec)}, {"inputs", inputs}});
+    session.PrintJson({{"valid", true}, {"name", job.spec.name}, {"rounds", config::NumRounds(job.spec)}, {"inputs", inputs}, {"warnings", warnings}});
   } else {
     session.Say(absl::StrCat(options.path, " is valid: ", job.spec.name, ", ", job.spec.train.steps, " steps in ",
                              config::NumRounds(job.spec), " rounds, ", count, count == 1 ? " file" : " files", " of ",
@@ -137,11 +146,13 @@ std::string Sum(const std::vector<std::pair<std::string, uint64_t>>& items) {
 }
 
 absl::StatusOr<ExitCode> Plan(Session& session, const JobFileOptions& options) {
-  GDF_ASSIGN_OR_RETURN(const JobFile job, LoadJobFile(session.environment().files, options));
+  GDF_ASSIGN_OR_RETURN(const JobFile job, LoadAndWarn(session, options));
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   GDF_ASSIGN_OR_RETURN(const control::JobPlan plan, client->Plan({job.yaml, job.BytesOf("data") + job.BytesOf("valid"), job.hf_config_json}));
   if (session.json()) {
-    session.PrintJson(ToJson(plan));
+    Json object = ToJson(plan);
+    object["warnings"] = config::Warnings(job.spec);
+    session.PrintJson(object);
     return plan.placeable ? kExitOk : kExitNotPlaceable;
   }
   std::vector<std::pair<std::string, std::string>> fields;

@@ -25,7 +25,7 @@ struct Environment {
   absl::TimeZone zone;
   // Asks on the terminal, without showing a secret answer; absent when there is no terminal to ask on.
   std::function<absl::StatusOr<std::string>(const std::string& question, bool secret)> ask;
-  // Waits that long; false: stop, the user has asked for the end.
+  // Waits that long, or until nobody reads standard output any more: false.
   std::function<bool(absl::Duration)> wait;
   // What is told when a signal ends the program from now on.
   std::function<void(const std::string& notice)> set_interrupt_notice;

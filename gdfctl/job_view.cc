@@ -30,9 +30,9 @@ std::vector<std::string> Figures(const JobView& view) {
   return figures;
 }
 
-// "4 min 10 s left"; empty before the first round and after the last.
+// "4 min 10 s left"; empty before the first round and after the last, when only the end is still to be told.
 std::string TimeLeftText(const JobView& view, absl::Time now) {
-  if (view.ended() || view.rounds().empty()) return "";
+  if (view.ended() || view.rounds().empty() || view.rounds_done() >= view.job().rounds_total) return "";
   const std::optional<absl::Duration> left = view.TimeLeft(now);
   return left ? HumanDuration(*left) + " left" : "time left unknown";
 }

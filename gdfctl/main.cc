@@ -59,9 +59,12 @@ int Columns() {
   return kDefaultColumns;
 }
 
+// Whoever reads standard output may go away meanwhile: that ends the program as a write to it would.
 bool Wait(absl::Duration duration) {
-  poll(nullptr, 0, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 0, INT_MAX)));
-  return true;
+  pollfd out{STDOUT_FILENO, 0, 0};  // asks for nothing: told are an error and a hang-up
+  poll(&out, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 0, INT_MAX)));
+  if ((out.revents & POLLERR) != 0) raise(SIGPIPE);
+  return (out.revents & (POLLERR | POLLHUP)) == 0;
 }
 
 absl::StatusOr<std::string> Ask(const std::string& question, bool secret) {

@@ -112,6 +112,10 @@ void Session::Say(std::string_view text) {
   if (!globals_.quiet) environment_.err << text << "\n" << std::flush;
 }
 
+void Session::SayWarning(std::string_view text) {
+  Say(absl::StrCat(Paint(err_style(), Color::kYellow, "gdfctl: warning:"), " ", Printable(text)));
+}
+
 void Session::SayError(std::string_view text) {
   environment_.err << Paint(err_style(), Color::kRed, "gdfctl:") << " " << Printable(text) << "\n" << std::flush;
 }

@@ -57,6 +57,8 @@ class Session {
   absl::Status output();
   // A line for people; not with --quiet.
   void Say(std::string_view text);
+  // What goes on all the same and may not be meant; not with --quiet.
+  void SayWarning(std::string_view text);
   // The end of a command with an error of the user's making or the network's.
   void SayError(std::string_view text);
 

@@ -314,8 +314,9 @@ class JobParser {
     }
     map.Finish();
     if (t.steps > 0 && s.warmup_steps > t.steps) {
-      map.Reject("warmup_steps", absl::StrFormat("must be at most train.steps (%d), got %d",
-                                                 t.steps, s.warmup_steps));
+      map.Reject("warmup_steps", absl::StrFormat("must be at most train.steps (%d), got %d: set it to "
+                                                 "%d or less, too",
+                                                 t.steps, s.warmup_steps, t.steps));
     } else if (t.steps > 0 && s.warmup_steps + s.decay_steps > t.steps) {
       map.Reject(
           "decay_steps",

@@ -45,6 +45,7 @@ class FakeGdfd final : public v1::Control::Service {
   v1::SubmitReply submit_reply;
   v1::ListNodesReply nodes_reply;
   v1::ListJobsReply jobs_reply;
+  v1::GetJobReply job_reply;
   // One list of updates for each WatchJob call in turn; the last one serves all later calls.
   std::vector<std::vector<v1::JobUpdate>> watches;
   // What Export sends from now on; a call in progress goes on with what it had.
@@ -116,6 +117,10 @@ class FakeGdfd final : public v1::Control::Service {
   }
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsReply* reply) override {
     *reply = jobs_reply;
+    return error;
+  }
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = job_reply;
     return error;
   }
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request, grpc::ServerWriter<v1::JobUpdate>* writer) override {

@@ -207,7 +207,8 @@ TEST_CASE("job.yaml: rules between keys") {
        "job.yaml:13:5: 'train.optimizer.betas' is for adamw only; remove it\n"
        "job.yaml:14:5: 'train.optimizer.eps' is for adamw only; remove it"},
       {"kind: cosine", "kind: cosine\n    warmup_steps: 101",
-       "job.yaml:14:19: 'train.schedule.warmup_steps' must be at most train.steps (100), got 101"},
+       "job.yaml:14:19: 'train.schedule.warmup_steps' must be at most train.steps (100), got 101: set it "
+       "to 100 or less, too"},
       {"kind: cosine", "kind: wsd\n    warmup_steps: 50\n    decay_steps: 51",
        "job.yaml:15:18: 'train.schedule.decay_steps' and warmup_steps together must be at most "
        "train.steps (100), got 101"},

@@ -178,6 +178,10 @@ TEST_CASE("The time left follows from the pace of the rounds") {
   view.Update({.job = job});
   block = RenderProgress(view, now, {false, false, 80});
   CHECK(block[0] == std::string(32, 'n') + ".  ##--------  round 2/10  20 %  1 min 16 s left");  // 80 columns
+  // After the last round only the end is still to be told.
+  view.Update(Round(9, 1, 190, 1024));
+  CHECK(absl::StrContains(RenderProgressLine(view, absl::UnixEpoch() + absl::Seconds(191)), "sent"));
+  CHECK_FALSE(absl::StrContains(RenderProgressLine(view, absl::UnixEpoch() + absl::Seconds(191)), "left"));
 }
 
 TEST_CASE("A log of a job gets a line where something has moved") {

@@ -127,6 +127,11 @@ TEST_CASE("Status as text and as JSON") {
   CHECK(text.code == 0);
   CHECK(text.out.find("my-net") != std::string::npos);
   CHECK(text.out.find('\x1b') == std::string::npos);
+  CHECK(text.out.find("not tried yet") != std::string::npos);  // the sandbox, before the first job
+  CHECK(text.out.find("which nodes are online is not known here") != std::string::npos);
+  gdfd.status_reply.set_coordinator_connected(true);
+  gdfd.status_reply.set_members_online(1);
+  CHECK(RunOn(gdfd, {"status"}).out.find("connected to a coordinator, 1 of 2 nodes online") != std::string::npos);
   const Outcome outcome = RunOn(gdfd, {"status", "--json"});
   CHECK(outcome.err.empty());
   const json status = json::parse(outcome.out);
@@ -425,6 +430,48 @@ TEST_CASE("Cancel and generate pass their arguments on") {
   CHECK(gdfd.generate_request.max_tokens() == 5);
   CHECK(gdfd.generate_request.temperature() == 0);
   CHECK(gdfd.generate_request.seed() == 9);
+}
+
+TEST_CASE("A job is shown with its losses and with when it began, ended and how long it took") {
+  FakeGdfd gdfd;
+  gdfd.watches = {{testing::RoundUpdate(0, 3, 1000), testing::RoundUpdate(1, 2, 2000)}};
+  v1::Job& job = *gdfd.job_reply.mutable_job();
+  job.set_id("j1");
+  job.set_phase(v1::JOB_PHASE_SUCCEEDED);
+  job.set_started_unix_ms(1'000'000);
+  job.mutable_last_round()->set_loss(2);
+  const auto shown = [&] {
+    gdfd.watch_requests.clear();
+    const Outcome outcome = RunOn(gdfd, {"job", "show", "j1"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  const std::string before_the_end = shown();
+  CHECK(before_the_end.find("2.0000, validation ") != std::string::npos);
+  CHECK(before_the_end.find("began ") != std::string::npos);
+  CHECK(before_the_end.find("took") == std::string::npos);
+  job.set_ended_unix_ms(1'123'000);
+  CHECK(shown().find(", took 2 min 3 s") != std::string::npos);
+}
+
+TEST_CASE("A job that may not be meant as it is goes on with a warning") {
+  FakeGdfd gdfd;
+  const std::string path = WriteJob(gdfd);
+  const std::string codec = GENERATE("sign", "topk2", "topk8");
+  for (const std::string command : {"validate", "plan", "submit"}) {
+    const auto run = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {command, path, "--json", "--set", "rounds.codec=" + codec});
+      return RunOn(gdfd, more);
+    };
+    const Outcome odd = run({"--set", "rounds.error_feedback=false"});
+    CHECK(odd.err.find("warning: rounds.error_feedback is false, and what codec " + codec) != std::string::npos);
+    REQUIRE(json::parse(odd.out).at("warnings").size() == 1);
+    CHECK(run({"--set", "rounds.error_feedback=false", "--quiet"}).err.find("warning") == std::string::npos);
+    const Outcome usual = run({});
+    CHECK(usual.err.find("warning") == std::string::npos);
+    CHECK(json::parse(usual.out).at("warnings").empty());
+  }
 }
 
 TEST_CASE("Validate needs no daemon") {

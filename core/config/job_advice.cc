@@ -1,0 +1,25 @@
+#include "core/config/job_advice.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace gdf::config {
+namespace {
+
+// Codecs that leave most of a delta out of each round: without feedback that part is never sent.
+bool NeedsErrorFeedback(CodecKind kind) {
+  return kind == CodecKind::kSign || kind == CodecKind::kTopK2 || kind == CodecKind::kTopK8;
+}
+
+}  // namespace
+
+std::vector<std::string> Warnings(const JobSpec& spec) {
+  std::vector<std::string> warnings;
+  const RoundsSpec& rounds = spec.rounds;
+  if (NeedsErrorFeedback(rounds.codec.kind) && !rounds.error_feedback) {
+    warnings.push_back(absl::StrCat("rounds.error_feedback is false, and what codec ", rounds.codec.ToString(),
+                                    " leaves out of a round is lost without it: remove the key, or expect a worse model"));
+  }
+  return warnings;
+}
+
+}  // namespace gdf::config
