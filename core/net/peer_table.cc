@@ -390,7 +390,7 @@ void PeerTable::RecheckAdmission() {
   }
   for (const NodeId& id : worse) {
     Disconnect(id, absl::PermissionDeniedError(
-                       absl::StrCat("node ", id.Short(), " is no longer admitted as it was")));
+                       absl::StrCat("node ", id.Short(), " may connect no longer: it was removed or banned, or has a new key")));
   }
 }
 

@@ -55,7 +55,7 @@ std::vector<NodeId> RoundLead::Alive() const {
 
 void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
-  lost_[node] = net::NamingPeer(why, node);
+  lost_[node] = why;
   member_.Event(wire::Severity::kWarning,
                 absl::StrCat("round ", position_.round.value, " lost node ", node.Short(), ": ", why.message()));
 }
@@ -65,7 +65,7 @@ absl::Status RoundLead::CheckMajority() const {
   if (alive_.size() >= need) return absl::OkStatus();
   std::string text = absl::StrCat("round ", position_.round.value, " has ", alive_.size(), " of ",
                                   epoch_.members.size(), " members, needs ", need);
-  for (const auto& [node, why] : lost_) absl::StrAppend(&text, "; lost ", why.message());
+  for (const auto& [node, why] : lost_) absl::StrAppend(&text, "; lost node ", node.Short(), " (", why.message(), ")");
   return absl::UnavailableError(text);
 }
 
@@ -117,9 +117,10 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
     // It ends this lead, and the coordinators take no report of an epoch that is over.
     const absl::Duration give_up = Now() + env_.timings.call;
     while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
-    EpochRequest request{env_.job, epoch_.epoch, {}, "lost "};
+    EpochRequest request{env_.job, epoch_.epoch, {}, ""};
     for (const auto& [node, reason] : lost_) {
-      absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", reason.message());
+      absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", "lost node ", node.Short(), " (",
+                      reason.message(), ")");
       request.lost.push_back(node);
     }
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));

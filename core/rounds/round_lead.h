@@ -96,7 +96,7 @@ class RoundLead {
   absl::Duration progress_at_;            // when a round was committed last, or this lead began
   int failures_ = 0;                      // of rounds, since then
   std::set<NodeId> alive_;
-  std::map<NodeId, absl::Status> lost_;   // and why, naming the node
+  std::map<NodeId, absl::Status> lost_;   // and why
   std::map<NodeId, int> suspicion_;       // how often others missed it
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;

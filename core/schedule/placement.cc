@@ -155,9 +155,17 @@ struct Suitable {
   int64_t contribute = 0, able = 0, alive = 0, free = 0;
 };
 
+// The keys of job.yaml by which fewer nodes are asked for: `count` sets both of the others.
+const char* HelpWithFewer(const config::NodesSpec& spec) {
+  return spec.min == spec.max
+             ? "invite more (gdfctl invite), or ask for fewer: nodes.count, or nodes.min and nodes.max"
+             : "invite more (gdfctl invite), or ask for fewer: nodes.min";
+}
+
 // "needs 2 nodes: 3 can contribute, ... 1 of those are free", and what its user can do.
-std::string WhyPending(int64_t needed, const Suitable& n) {
-  const char* help = n.contribute < needed ? "invite more (gdfctl invite), or ask for fewer: nodes.min"
+std::string WhyPending(const config::NodesSpec& spec, const Suitable& n) {
+  const int64_t needed = spec.min;
+  const char* help = n.contribute < needed ? HelpWithFewer(spec)
                      : n.able < needed     ? "add nodes that have it, or ask for less below nodes:"
                      : n.alive < needed    ? "start gdfd on those that are not online (gdfctl node list)"
                                            : "it begins when other jobs end (gdfctl job list)";
@@ -196,7 +204,7 @@ Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
     return p;
   }
   if (static_cast<int64_t>(candidates.size()) < spec.min) {
-    p.reason = WhyPending(spec.min, {static_cast<int64_t>(contributors.size()), able, able_alive,
+    p.reason = WhyPending(spec, {static_cast<int64_t>(contributors.size()), able, able_alive,
                                      static_cast<int64_t>(candidates.size())});
     return p;
   }

@@ -268,6 +268,8 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state
     last = net::NamingPeer(usable, member);
     Log(LogLevel::kWarning, "no_artifacts", {{"job", ToString(job.id)}, {"why", last}});
   }
+  // The job that was asked for is known: what is missing is a node that has its result.
+  if (absl::IsNotFound(last)) last = absl::UnavailableError(last.message());
   co_return Annotate(last, absl::StrCat("no node gives the parameters of job ", ToString(job.id)));
 }
 
@@ -313,9 +315,13 @@ Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
   }
   ++serving_;
   const auto done = absl::MakeCleanup([this] { --serving_; });
-  GDF_CO_ASSIGN_OR_RETURN(std::shared_ptr<const Artifacts> artifacts,
-                          co_await OpenLocal(std::move(job)));
-  co_return co_await SendArtifacts(world_.executor, stream, std::move(artifacts));
+  absl::StatusOr<std::shared_ptr<const Artifacts>> artifacts = co_await OpenLocal(std::move(job));
+  if (absl::IsNotFound(artifacts.status())) {  // names a path of this machine, which is nothing to others
+    Log(LogLevel::kWarning, "result_not_here", {{"job", ToString(call.job)}, {"why", artifacts.status()}});
+    co_return absl::NotFoundError(absl::StrCat("it keeps no result of job ", ToString(call.job)));
+  }
+  GDF_CO_RETURN_IF_ERROR(artifacts.status());
+  co_return co_await SendArtifacts(world_.executor, stream, *std::move(artifacts));
 }
 
 Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {

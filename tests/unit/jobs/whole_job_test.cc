@@ -179,6 +179,18 @@ TEST_CASE("The newest parameters are given, or none: never those of a round befo
   CHECK(Says(net.Await(owner.host->Open(id)).status(), StatusCode::kDataLoss,
              "after 2 rounds, not those after 3"));
 
+  // What others keep nowhere is not told by their paths, nor as something wrong with the question.
+  std::vector<std::string> kept;
+  for (auto* node : {&n1, &n2}) {
+    kept.push_back(*node->files.Read("/jobs/j1/artifacts"));
+    REQUIRE(node->files.Remove("/jobs/j1/artifacts").ok());
+  }
+  const absl::Status nowhere = net.Await(owner.host->Open(id)).status();
+  CHECK(Says(nowhere, StatusCode::kUnavailable, "it keeps no result of job j1"));
+  CHECK_FALSE(Says(nowhere, StatusCode::kUnavailable, "/jobs"));
+  REQUIRE(n1.files.WriteAtomic("/jobs/j1/artifacts", kept[0]).ok());
+  REQUIRE(n2.files.WriteAtomic("/jobs/j1/artifacts", kept[1]).ok());
+
   // Nor does a member get an older round accepted by serving it, or a newer one that nobody knows.
   auto old = std::make_shared<Artifacts>(*LoadArtifacts(n2.files, "/jobs/j1"));
   REQUIRE(old->commit);

@@ -107,7 +107,10 @@ TEST_CASE("what a waiting job's user can do is told with why it waits") {
   };
   CHECK(Place({Job(1, &two, 4)}, {Node(1, 8)})[0].reason ==
         "needs 2 nodes: 1 can contribute, 1 of them have the hardware, 1 of those are alive, 1 of "
-        "those are free; invite more (gdfctl invite), or ask for fewer: nodes.min");
+        "those are free; invite more (gdfctl invite), or ask for fewer: nodes.count, or nodes.min and "
+        "nodes.max");
+  const JobSpec from_two = Spec(2, 3);
+  CHECK(Place({Job(1, &from_two, 4)}, {Node(1, 8)})[0].reason.ends_with("or ask for fewer: nodes.min"));
   CHECK(why(Node(2, 2)) ==
         "needs 2 nodes: 2 can contribute, 1 of them have the hardware, 1 of those are alive, 1 of "
         "those are free; add nodes that have it, or ask for less below nodes:");
