@@ -14,6 +14,7 @@
 #include "core/net/tls_transport.h"
 #include "core/trust/lock_file.h"
 #include "gdfd/jobs/network_coordinator.h"
+#include "gdfd/listen_ports.h"
 #include "gdfd/machine.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
@@ -58,6 +59,7 @@ struct Daemon::Parts {
 
   absl::Status Open();
   absl::Status OpenNetwork();
+  absl::StatusOr<std::unique_ptr<net::TlsTransport>> Listen(net::TlsTransportOptions options);
   void FindControlGroups();
   uint64_t TaskMemoryBytes() const;
   // Ends Run() with `why`. Only the first time counts: what goes down does so once. Any thread.
@@ -147,13 +149,30 @@ wire::NodeProfile Daemon::Parts::Profile() const {
   return profile;
 }
 
+// Where any free port will do, the last one is tried first.
+absl::StatusOr<std::unique_ptr<net::TlsTransport>> Daemon::Parts::Listen(net::TlsTransportOptions options) {
+  options.listen = WithLastPorts(files, config.state_dir, config.listen);
+  std::vector<std::string> asked;
+  for (const config::Endpoint& endpoint : config.listen) asked.push_back(config::ToString(endpoint));
+  absl::StatusOr<std::unique_ptr<net::TlsTransport>> started =
+      net::TlsTransport::Start(executor, key->private_seed(), options);
+  if (absl::IsUnavailable(started.status()) && options.listen != asked) {
+    Log(LogLevel::kWarning, "last_port_taken", {{"why", started.status()}});
+    options.listen = asked;
+    started = net::TlsTransport::Start(executor, key->private_seed(), options);
+  }
+  GDF_RETURN_IF_ERROR(started.status());
+  if (absl::Status kept = KeepPorts(files, config.state_dir, (*started)->listen_addresses()); !kept.ok()) {
+    Log(LogLevel::kWarning, "last_ports_not_kept", {{"why", kept}});
+  }
+  return started;
+}
+
 absl::Status Daemon::Parts::OpenNetwork() {
   net::TlsTransportOptions options;
-  options.listen.clear();
-  for (const config::Endpoint& endpoint : config.listen) options.listen.push_back(config::ToString(endpoint));
   options.limits.upload_bytes_per_sec = config.limits.upload_bytes_per_sec.value_or(0);
   options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
-  GDF_ASSIGN_OR_RETURN(transport, net::TlsTransport::Start(executor, key->private_seed(), options));
+  GDF_ASSIGN_OR_RETURN(transport, Listen(std::move(options)));
   membership = std::make_unique<membership::Membership>(
       membership::Environment{executor, *transport, *state, *key, rng});
   swarm = std::make_unique<swarm::Swarm>(*transport, pool, chunks, [this](JobId id, NodeId peer) {

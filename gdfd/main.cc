@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -165,7 +166,7 @@ int Main(int argc, char** argv) {
   app.add_option("--config", arguments.config_file, "gdfd.yaml; what follows here overrides it");
   app.add_option("--state-dir", arguments.state_dir, "keys, records, chunks, checkpoints");
   app.add_option("--control-socket", arguments.control_socket, "where gdfctl finds this daemon");
-  app.add_option("--listen", arguments.listen, "ADDRESS:PORT for other nodes; port 0: any free one");
+  app.add_option("--listen", arguments.listen, "ADDRESS:PORT for other nodes; port 0: the last one, or any free one");
   app.add_option("--advertise", arguments.advertise, "HOST:PORT at which others reach this node");
   app.add_option("--name", arguments.name, "of this node, for people");
   app.add_option("--worker", arguments.worker, "the gdf-worker program");
@@ -175,7 +176,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (app.exit(error) != 0) return kExitUsage;
+    if (std::cout.flush()) return kExitOk;
+    return Fail(absl::DataLossError("standard output did not take all data"));
   }
   absl::StatusOr<config::NodeConfig> config = ReadConfig(arguments);
   if (!config.ok()) return Fail(config.status());

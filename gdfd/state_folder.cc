@@ -90,7 +90,13 @@ absl::Status AdoptNextKey(FileSystem& files, const std::string& state_dir, state
 // A record that another node kept and that does not know this one would have it wait for what does not come. One that knows
 // it may take the place of its own (docs/cli.md).
 absl::Status CheckKeyIsKeepers(FileSystem& files, const std::string& state_dir, state::State& state, const NodeId& node) {
-  GDF_ASSIGN_OR_RETURN(const std::optional<NodeId> keeper, state.keeper());
+  const absl::StatusOr<std::optional<NodeId>> read = state.keeper();
+  if (!read.ok()) {
+    return absl::Status(read.status().code(),
+                        absl::StrCat("the network's record ", state_dir, "/state.db, table local, column keeper: ",
+                                     read.status().message(), WayOut(state_dir)));
+  }
+  const std::optional<NodeId>& keeper = *read;
   if (keeper == node) return absl::OkStatus();
   if (!keeper || !state.has_network() || state.member(node).ok()) return state.SetKeeper(node);
   const std::string previous_path = state_dir + "/previous.key";

@@ -27,6 +27,8 @@
 namespace gdf {
 namespace {
 
+constexpr int kExitUsage = 4;  // as gdfd's and gdfctl's
+
 double MonotonicSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -67,7 +69,15 @@ int Main(int argc, char** argv) {
                "print the GPUs that it can compute on, as JSON, and exit")
       ->excludes(parent);
   app.require_option(1, 2);
-  CLI11_PARSE(app, argc, argv);
+  if (argc == 1) {
+    std::fputs("gdf-worker: it is started by gdfd, not by hand; see gdf-worker --help\n", stderr);
+    return kExitUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
   if (list_devices) {
     std::fputs(train::FormatDeviceList(worker::ListDevices(ProgramFolder())).c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;

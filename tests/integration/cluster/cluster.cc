@@ -125,6 +125,12 @@ CtlResult Node::Gdfd(std::vector<std::string> arguments) const {
   return RunToEnd(std::move(arguments), {});
 }
 
+CtlResult Node::Shell(const std::string& line) const {
+  return RunToEnd({"/bin/bash", "-c", line},
+                  {"GDFD=" + GdfdProgram(), "GDFCTL=" GDF_GDFCTL, "WORKER=" GDF_WORKER_PROGRAM,
+                   absl::StrCat("GDF_SOCKET=", options_.folder, "/control.sock")});
+}
+
 CtlResult Node::StartInVain() const { return RunToEnd(Arguments(), {}); }
 
 void Node::Start() {

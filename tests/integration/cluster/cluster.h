@@ -55,6 +55,8 @@ class Node {
   CtlResult StartInVain() const;
   // Another gdfd, with these arguments alone, to its end.
   CtlResult Gdfd(std::vector<std::string> arguments) const;
+  // A line of bash, which has the programs as $GDFD, $GDFCTL and $WORKER; $GDF_SOCKET is this node's.
+  CtlResult Shell(const std::string& line) const;
   // Expects it to end; the exit code, or 128 + signal. `signal` 0: it ends by itself.
   int Kill(int signal);
   void Restart(int signal) { Kill(signal), Start(); }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
+#include "core/store/sqlite.h"
 #include "core/trust/node_key.h"
 #include "tests/integration/cluster/cluster.h"
 
@@ -63,7 +64,6 @@ TEST_CASE("a finished job's result is still given by nodes that have replaced th
       asked, {.rounds = 2, .nodes_min = 2, .nodes_max = 2, .set = {"nodes.where=[node1, node2]"}});
   const Json end = JobLog(asked, job).AwaitEnd();
   REQUIRE(end["phase"] == "succeeded");
-  asked.Restart(SIGTERM);  // from now on at a port that stays
   for (const int rotates : {1, 2, 1, 0}) {
     const Json before = cluster.node(rotates).Ask({"status"});
     const std::string id = cluster.node(rotates).Ask({"key", "rotate"})["node_id"];
@@ -72,6 +72,7 @@ TEST_CASE("a finished job's result is still given by nodes that have replaced th
       return status["node_id"] == id && status["coordinator_connected"] == true;
     });
   }
+  // The coordinator began anew too: with port 0, at the port that the others know.
   asked.AwaitStatus([](const Json& status) { return status["members_online"] == 3; });
   const Json after = asked.Ask({"job", "show", job})["job"];
   for (const char* names : {"member_names", "lead_name", "submitter_name"}) {
@@ -136,6 +137,10 @@ TEST_CASE("a node whose record is damaged does not start, and says how to go on"
   CHECK(node.Kill(SIGTERM) == 0);
   namespace fs = std::filesystem;
   const fs::path file = fs::path(node.state_folder()) / "state.db";
+  REQUIRE((*store::Database::Open(file.string()))->Execute("UPDATE local SET keeper = x'01'").ok());
+  const CtlResult edited = node.StartInVain();
+  CHECK(edited.code == 5);
+  CHECK(absl::StrContains(edited.err, file.string() + ", table local, column keeper: "));
   fs::resize_file(file, fs::file_size(file) / 2);
   const CtlResult damaged = node.StartInVain();
   CHECK(damaged.code == 5);
@@ -186,6 +191,20 @@ TEST_CASE("gdfd ends with the codes that docs/exit-codes.md lists") {
   const CtlResult help = node.Gdfd({"--help"});
   CHECK(help.code == 0);
   CHECK(absl::StrContains(help.out, "Exit codes: 0"));
+  const CtlResult full = node.Shell("$GDFD --help > /dev/full");
+  CHECK(full.code == 5);
+  CHECK(absl::StrContains(full.err, "standard output did not take all data"));
+  const CtlResult worker = node.Shell("$WORKER");
+  CHECK(worker.code == 4);
+  CHECK(worker.err == "gdf-worker: it is started by gdfd, not by hand; see gdf-worker --help\n");
+}
+
+TEST_CASE("who watches the status through a pipe ends with the pipe's reader, not with the next change") {
+  Cluster cluster(1);
+  const CtlResult watched =
+      cluster.node(0).Shell("timeout 30 $GDFCTL status -w | head -1; echo ${PIPESTATUS[0]}");
+  CHECK(absl::StrContains(watched.out, "node"));
+  CHECK(watched.out.ends_with("\n141\n"));  // 128 + SIGPIPE; 124: had to be ended
 }
 
 TEST_CASE("a node whose key the record does not know does not start, and names both; an unfinished write goes") {
