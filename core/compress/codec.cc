@@ -11,6 +11,7 @@
 #include "core/compress/bits.h"
 #include "core/compress/codecs.h"
 #include "core/compress/kernels.h"
+#include "core/compress/philox.h"
 #include "core/compress/values.h"
 
 namespace gdf::compress {
@@ -32,8 +33,7 @@ class WordCodec final : public Codec {
   uint64_t block() const override { return 1; }
   uint64_t PackedSize(uint64_t num_values) const override { return num_values * bytes_; }
 
-  void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const override {
-    GDF_CHECK(out.size() == PackedSize(in.size()));
+  void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
     loops_.encode(in.data(), in.size(), out.data());
   }
 
@@ -94,6 +94,9 @@ constexpr CodeFormat FormatOf(double largest_error, const char* unused) {
 }
 constexpr CodeFormat kInt8Format = FormatOf<Int8Code>(0.5, "-128");
 constexpr CodeFormat kInt4Format = FormatOf<Int4Code>(0.5, "-8");
+// By chance to either neighbour, so up to a step away.
+constexpr CodeFormat kStochasticInt8Format = FormatOf<Int8Code>(1.0, "-128");
+constexpr CodeFormat kStochasticInt4Format = FormatOf<Int4Code>(1.0, "-8");
 constexpr CodeFormat kFp4Format = FormatOf<Fp4Code>(1.0, "-0");
 // The mean is at most the largest magnitude, but for the roundings of a sum of 4096, which ErrorBound's factor covers.
 constexpr CodeFormat kSignFormat = {false, 1, 1.0f, FLT_MAX, MeanMagnitude, 1.0, "bits beyond its end"};
@@ -102,8 +105,8 @@ constexpr CodeFormat kSignFormat = {false, 1, 1.0f, FLT_MAX, MeanMagnitude, 1.0,
 class BlockCodec final : public Codec {
  public:
   BlockCodec(const CodecSpec& spec, const CodeFormat& format, const Kernels& kernels,
-             const CodeLoops& loops)
-      : Codec(spec), format_(format), kernels_(kernels), loops_(loops) {}
+             const CodeLoops& loops, EncodeStochastic stochastic = nullptr)
+      : Codec(spec), format_(format), kernels_(kernels), loops_(loops), stochastic_(stochastic) {}
 
   bool is_dense() const override { return format_.is_dense; }
   uint64_t block() const override { return spec().block; }
@@ -113,15 +116,18 @@ class BlockCodec final : public Codec {
     return num_values / block() * BlockBytes(block()) + (rest > 0 ? BlockBytes(rest) : 0);
   }
 
-  void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const override {
-    GDF_CHECK(out.size() == PackedSize(in.size()));
+  void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding& rounding) const override {
     uint8_t* to = out.data();
     for (size_t begin = 0; begin < in.size(); begin += block()) {
       const size_t count = std::min<size_t>(block(), in.size() - begin);
       const float scale = format_.scale_of(kernels_, in.data() + begin, count);
       std::memcpy(to, &scale, kScaleBytes);
-      loops_.encode(in.data() + begin, count, scale == 0.0f ? 0.0f : 1.0f / scale,
-                    to + kScaleBytes);
+      const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+      if (stochastic_ == nullptr) {
+        loops_.encode(in.data() + begin, count, inverse, to + kScaleBytes);
+      } else {
+        EncodeByChance(in.subspan(begin, count), inverse, {rounding.seed, rounding.first + begin}, to + kScaleBytes);
+      }
       to += BlockBytes(count);
     }
   }
@@ -151,6 +157,16 @@ class BlockCodec final : public Codec {
  private:
   static constexpr uint64_t kScaleBytes = sizeof(float);
 
+  void EncodeByChance(absl::Span<const float> in, float inverse, const Rounding& rounding, uint8_t* out) const {
+    static_assert(CodecSpec::kMinBlock % kRandomGroup == 0);
+    uint32_t words[kRandomGroup];
+    for (size_t begin = 0; begin < in.size(); begin += kRandomGroup) {
+      kernels_.random(rounding.seed, (rounding.first + begin) / kRandomGroup, words);
+      const size_t count = std::min(kRandomGroup, in.size() - begin);
+      stochastic_(in.data() + begin, count, inverse, words, out + begin * format_.bits / 8);
+    }
+  }
+
   uint64_t BlockBytes(uint64_t count) const { return kScaleBytes + BytesOfBits(count * format_.bits); }
 
   template <typename Loop>
@@ -179,9 +195,15 @@ class BlockCodec final : public Codec {
   const CodeFormat& format_;
   const Kernels& kernels_;
   const CodeLoops& loops_;
+  const EncodeStochastic stochastic_;  // null: to the nearest
 };
 
 }  // namespace
+
+void Codec::Encode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding& rounding) const {
+  GDF_CHECK(out.size() == PackedSize(in.size()) && rounding.first % block() == 0);
+  DoEncode(in, out, rounding);
+}
 
 absl::Status BadPacked(const Codec& codec, const std::string& message) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -206,8 +228,14 @@ absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
     case CodecKind::kFp16:
       return std::make_unique<WordCodec>(spec, 2, kernels.fp16, WordError{0x1p-11, 0x1p-25});
     case CodecKind::kInt8:
+      if (spec.stochastic) {
+        return std::make_unique<BlockCodec>(spec, kStochasticInt8Format, kernels, kernels.int8, kernels.int8_stochastic);
+      }
       return std::make_unique<BlockCodec>(spec, kInt8Format, kernels, kernels.int8);
     case CodecKind::kInt4:
+      if (spec.stochastic) {
+        return std::make_unique<BlockCodec>(spec, kStochasticInt4Format, kernels, kernels.int4, kernels.int4_stochastic);
+      }
       return std::make_unique<BlockCodec>(spec, kInt4Format, kernels, kernels.int4);
     case CodecKind::kFp4:
       return std::make_unique<BlockCodec>(spec, kFp4Format, kernels, kernels.fp4);

@@ -22,6 +22,13 @@ namespace gdf::compress {
 using config::CodecKind;
 using config::CodecSpec;
 
+// Where stochastic rounding takes its random bits from; other codecs use none. The bits of a value
+// follow from the seed and its place alone, so packed bytes do not depend on how values are cut.
+struct Rounding {
+  uint64_t seed = 0;
+  uint64_t first = 0;  // place of the first value among those of the seed, a multiple of block()
+};
+
 // Packed bytes are cut where values are cut: for `a` a multiple of block(), the packed form of
 // values [a, b) is bytes [PackedSize(a), PackedSize(b)) of the whole. So a delta is encoded once
 // and sliced by shard, and a codec's result does not depend on the sharding.
@@ -50,7 +57,7 @@ class Codec {
 
   // Packs `in` into `out`, exactly PackedSize(in.size()) bytes. The values must be finite (see
   // tensor::CheckFinite): others give bytes that Decode refuses or that mean any value.
-  virtual void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const = 0;
+  void Encode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding& rounding = {}) const;
 
   // Unpacks to [out.size()] float32; `packed` is not trusted. kInvalidArgument when its length is
   // not PackedSize(out.size()) or it holds what Encode never writes of finite values; `out` then
@@ -71,6 +78,8 @@ class Codec {
   explicit Codec(const CodecSpec& spec) : spec_(spec) {}
 
  private:
+  virtual void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding& rounding) const = 0;
+
   const CodecSpec spec_;
 };
 

@@ -78,7 +78,8 @@ absl::Status ErrorFeedback::Use(const Codec* codec, const ErrorFeedbackOptions& 
   return absl::OkStatus();
 }
 
-absl::Status ErrorFeedback::Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed) {
+absl::Status ErrorFeedback::Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed,
+                                  uint64_t rounding_seed) {
   if (delta.size() != residual_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("error feedback: delta has ", delta.size(),
                                                    " values, expected ", residual_.size()));
@@ -88,11 +89,11 @@ absl::Status ErrorFeedback::Stage(absl::Span<const float> delta, absl::Span<uint
         std::copy_n(delta.data() + first, out.size(), out.data());
         return absl::OkStatus();
       },
-      packed);
+      packed, rounding_seed);
 }
 
 // The norm must be known before anything is encoded, hence the two passes.
-absl::Status ErrorFeedback::Stage(DeltaSource delta, absl::Span<uint8_t> packed) {
+absl::Status ErrorFeedback::Stage(DeltaSource delta, absl::Span<uint8_t> packed, uint64_t rounding_seed) {
   if (is_staged_) {
     return absl::FailedPreconditionError(
         "error feedback: a contribution is already staged; settle it before the next");
@@ -124,7 +125,7 @@ absl::Status ErrorFeedback::Stage(DeltaSource delta, absl::Span<uint8_t> packed)
     GDF_RETURN_IF_ERROR(Sum(delta, begin, sum));
     std::copy(sum.begin(), sum.end(), residual_.data() + begin);
     for (float& value : sum) value *= scale_;
-    codec_->Encode(sum, PackedPart(*codec_, packed, begin, sum.size()));
+    codec_->Encode(sum, PackedPart(*codec_, packed, begin, sum.size()), {rounding_seed, begin});
   }
   sent_.assign(packed.begin(), packed.end());
   is_staged_ = true;

@@ -42,8 +42,9 @@ class ErrorFeedback {
   // is not finite or the sum with the residual is not; kFailedPrecondition before Settle. The source
   // is asked for every element twice; its errors end the call, the second time with a spoilt
   // residual.
-  absl::Status Stage(DeltaSource delta, absl::Span<uint8_t> packed);
-  absl::Status Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed);
+  // `rounding_seed` is for a codec that rounds stochastically.
+  absl::Status Stage(DeltaSource delta, absl::Span<uint8_t> packed, uint64_t rounding_seed = 0);
+  absl::Status Stage(absl::Span<const float> delta, absl::Span<uint8_t> packed, uint64_t rounding_seed = 0);
 
   // Ends what Stage began. kFailedPrecondition when nothing is staged.
   absl::Status Settle(bool applied);

@@ -24,6 +24,9 @@ struct CodeLoops {
   bool (*accumulate)(const uint8_t* in, size_t count, float scale, float weight, float* acc);
 };
 
+// CodeLoops::encode with stochastic rounding, of at most kRandomGroup values by a random word each.
+using EncodeStochastic = void (*)(const float* in, size_t count, float inverse, const uint32_t* words, uint8_t* out);
+
 struct Kernels {
   const char* name;  // "scalar", "AVX2", ...
   int32_t (*max_magnitude)(const float* in, size_t count);  // the largest MagnitudeBits
@@ -34,6 +37,8 @@ struct Kernels {
   // Writes the indices of the `k` largest magnitudes of `count` values, ascending; of equal ones the
   // earlier are taken. 0 < k <= count <= 2^16.
   void (*select)(const float* in, size_t count, size_t k, uint16_t* indices);
+  void (*random)(uint64_t seed, uint64_t group, uint32_t* words);  // the words of a group of values: philox.h
+  EncodeStochastic int8_stochastic, int4_stochastic;
 };
 
 const Kernels& ScalarKernels();

@@ -16,6 +16,9 @@ const Kernels& ScalarKernels() {
       scalar::SumMagnitudes,
       scalar::kSignLoops,
       scalar::Select,
+      scalar::Random,
+      scalar::EncodeStochastic<Int8Code>,
+      scalar::EncodeStochastic<Int4Code>,
   };
   return kKernels;
 }

@@ -210,11 +210,22 @@ HWY_INLINE Ints RoundToEvenOf(Floats value) {
 template <int kBits>
 struct IntLanes {
   using Scalar = IntCode<kBits>;
+  HWY_INLINE static Floats Level(Floats value, Floats inverse) {
+    return hn::Min(hn::Max(hn::Mul(value, inverse), Float(-Scalar::kLevels)), Float(Scalar::kLevels));
+  }
   // Codes in the lower bits of each lane.
   HWY_INLINE static Uints Encode(Floats value, Floats inverse) {
-    const Floats level = hn::Min(hn::Max(hn::Mul(value, inverse), Float(-Scalar::kLevels)),
-                                 Float(Scalar::kLevels));
-    return hn::And(AsUints(RoundToEvenOf(level)), Uint((1u << kBits) - 1));
+    return hn::And(AsUints(RoundToEvenOf(Level(value, inverse))), Uint((1u << kBits) - 1));
+  }
+  HWY_INLINE static Uints Encode(Floats value, Floats inverse, Uints words) {
+    const Floats level = Level(value, inverse);
+    const Ints nearest = RoundToEvenOf(level);
+    const Floats rest = hn::Sub(level, hn::ConvertTo(kFloat, nearest));
+    const Floats drawn = hn::Add(hn::ConvertTo(kFloat, AsInts(hn::ShiftRight<9>(words))), Float(0.5f));
+    const auto moves = hn::RebindMask(kInt, hn::Lt(drawn, hn::Mul(hn::Abs(rest), Float(0x1p23f))));
+    const Ints step = hn::Or(hn::ShiftRight<31>(hn::BitCast(kInt, rest)), Int(1));  // -1 or 1
+    const Ints rounded = hn::Add(nearest, hn::IfThenElseZero(moves, step));
+    return hn::And(AsUints(rounded), Uint((1u << kBits) - 1));
   }
   // From bytes that hold a code each, to what DecodeLanes multiplies with the scale.
   template <typename D>
@@ -260,20 +271,35 @@ HWY_INLINE void StorePairs(Uints codes, uint8_t* out) {
   hn::StoreU(hn::TruncateTo(byte_tag, hn::Or(pairs, hn::ShiftRight<28>(pairs))), byte_tag, out);
 }
 
+// To their place among codes that begin at `out`.
+template <typename C>
+HWY_INLINE void StoreCodes(Uints codes, size_t i, uint8_t* out) {
+  if constexpr (C::kBits == 8) {
+    hn::StoreU(hn::TruncateTo(kByte, codes), kByte, out + i);
+  } else {
+    StorePairs(codes, out + i / 2);
+  }
+}
+
 template <typename L>
 void EncodeCodes(const float* in, size_t count, float inverse, uint8_t* out) {
   using C = typename L::Scalar;
-  const Floats factor = Float(inverse);
   size_t i = 0;
   for (; i + Lanes() <= count; i += Lanes()) {
-    const Uints codes = L::Encode(hn::LoadU(kFloat, in + i), factor);
-    if constexpr (C::kBits == 8) {
-      hn::StoreU(hn::TruncateTo(kByte, codes), kByte, out + i);
-    } else {
-      StorePairs(codes, out + i / 2);
-    }
+    StoreCodes<C>(L::Encode(hn::LoadU(kFloat, in + i), Float(inverse)), i, out);
   }
   scalar::EncodeCodes<C>(in + i, count - i, inverse, out + i * C::kBits / 8);
+}
+
+template <typename L>
+void EncodeStochastic(const float* in, size_t count, float inverse, const uint32_t* words, uint8_t* out) {
+  using C = typename L::Scalar;
+  size_t i = 0;
+  for (; i + Lanes() <= count; i += Lanes()) {
+    const Uints random = hn::LoadU(kUint, words + i);
+    StoreCodes<C>(L::Encode(hn::LoadU(kFloat, in + i), Float(inverse), random), i, out);
+  }
+  scalar::EncodeStochastic<C>(in + i, count - i, inverse, words + i, out + i * C::kBits / 8);
 }
 
 template <typename L, typename Use>
@@ -422,6 +448,49 @@ void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
   scalar::Take(in, i, count - i, kth, &equal, indices);
 }
 
+// --- Random words ---
+
+// Philox in the even lanes; the odd ones hold what is of no use.
+struct PhiloxLanes {
+  Uints words[4];
+
+  HWY_INLINE static Uints UpperHalves(Uints products) {
+    const hn::Repartition<uint64_t, FloatTag> wide;
+    return hn::BitCast(kUint, hn::ShiftRight<32>(hn::BitCast(wide, products)));
+  }
+  HWY_INLINE void Round(Uints key0, Uints key1) {
+    const Uints product0 = hn::BitCast(kUint, hn::MulEven(words[0], Uint(kPhiloxFactors[0])));
+    const Uints product1 = hn::BitCast(kUint, hn::MulEven(words[2], Uint(kPhiloxFactors[1])));
+    words[0] = hn::Xor(hn::Xor(UpperHalves(product1), words[1]), key0);
+    words[1] = product1;
+    words[2] = hn::Xor(hn::Xor(UpperHalves(product0), words[3]), key1);
+    words[3] = product0;
+  }
+};
+
+void Random(uint64_t seed, uint64_t group, uint32_t* words) {
+  static_assert(hn::MaxLanes(kFloat) <= kRandomLanes);
+  const uint64_t first = group * kRandomLanes;
+  for (size_t lane = 0; lane < kRandomLanes; lane += Lanes()) {
+    const Uints counter = hn::Add(Uint(static_cast<uint32_t>(first + lane)), hn::Iota(kUint, 0));
+    const Uints upper = Uint(static_cast<uint32_t>(first >> 32));
+    const Uints zero = hn::Zero(kUint);
+    PhiloxLanes even = {{counter, upper, zero, zero}};
+    PhiloxLanes odd = {{PhiloxLanes::UpperHalves(counter), upper, zero, zero}};
+    Uints key0 = Uint(static_cast<uint32_t>(seed)), key1 = Uint(static_cast<uint32_t>(seed >> 32));
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+      even.Round(key0, key1);
+      odd.Round(key0, key1);
+      key0 = hn::Add(key0, Uint(kPhiloxKeySteps[0]));
+      key1 = hn::Add(key1, Uint(kPhiloxKeySteps[1]));
+    }
+    for (size_t w = 0; w < 4; ++w) {
+      const Uints both = hn::OddEven(hn::DupEven(odd.words[w]), even.words[w]);
+      hn::StoreU(both, kUint, words + w * kRandomLanes + lane);
+    }
+  }
+}
+
 template <typename L>
 constexpr WordLoops kWordLoops = {EncodeWords<L>, DecodeWords<L>, AccumulateWords<L>};
 template <typename L>
@@ -436,7 +505,8 @@ const Kernels* GetKernels() {
       kWordLoops<Fp16Lanes>,       kCodeLoops<IntLanes<8>>,
       kCodeLoops<IntLanes<4>>,     kCodeLoops<Fp4Lanes>,
       SumMagnitudes,               {EncodeSigns, DecodeSigns, AccumulateSigns},
-      Select,
+      Select,                      Random,
+      EncodeStochastic<IntLanes<8>>, EncodeStochastic<IntLanes<4>>,
   };
   return &kernels;
 }

@@ -9,6 +9,7 @@
 
 #include "core/compress/bits.h"
 #include "core/compress/kernels.h"
+#include "core/compress/philox.h"
 #include "core/compress/values.h"
 
 namespace gdf::compress::scalar {
@@ -53,16 +54,36 @@ bool AccumulateWords(const uint8_t* in, size_t count, float weight, float* acc) 
   });
 }
 
-template <typename C>
-void EncodeCodes(const float* in, size_t count, float inverse, uint8_t* out) {
+// Writes code_of(i) for each value.
+template <typename C, typename CodeOf>
+void PackCodes(size_t count, uint8_t* out, CodeOf code_of) {
   if constexpr (C::kBits == 8) {
-    for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(C::FromFloat(in[i], inverse));
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(code_of(i));
   } else {
     for (size_t i = 0; i < count; i += 2) {
-      const uint32_t low = C::FromFloat(in[i], inverse);
-      const uint32_t high = i + 1 < count ? C::FromFloat(in[i + 1], inverse) : 0u;
+      const uint32_t low = code_of(i);
+      const uint32_t high = i + 1 < count ? code_of(i + 1) : 0u;
       out[i / 2] = static_cast<uint8_t>(low | high << 4);
     }
+  }
+}
+
+template <typename C>
+void EncodeCodes(const float* in, size_t count, float inverse, uint8_t* out) {
+  PackCodes<C>(count, out, [in, inverse](size_t i) { return C::FromFloat(in[i], inverse); });
+}
+
+template <typename C>
+void EncodeStochastic(const float* in, size_t count, float inverse, const uint32_t* words, uint8_t* out) {
+  PackCodes<C>(count, out, [in, inverse, words](size_t i) { return C::FromFloat(in[i], inverse, words[i]); });
+}
+
+inline void Random(uint64_t seed, uint64_t group, uint32_t* words) {
+  for (size_t lane = 0; lane < kRandomLanes; ++lane) {
+    const uint64_t counter = group * kRandomLanes + lane;
+    const std::array<uint32_t, 4> random =
+        Philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, seed);
+    for (size_t w = 0; w < 4; ++w) words[w * kRandomLanes + lane] = random[w];
   }
 }
 

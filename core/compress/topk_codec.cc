@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/check.h"
 #include "core/base/status_macros.h"
 #include "core/compress/bits.h"
 #include "core/compress/codecs.h"
@@ -123,8 +122,7 @@ class TopKCodec final : public Codec {
     return num_values / CodecSpec::kChunk * whole_.bytes + (rest > 0 ? LayoutOf(rest).bytes : 0);
   }
 
-  void Encode(absl::Span<const float> in, absl::Span<uint8_t> out) const override {
-    GDF_CHECK(out.size() == PackedSize(in.size()));
+  void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
     std::fill(out.begin(), out.end(), uint8_t{0});
     Indices indices;
     uint8_t* to = out.data();

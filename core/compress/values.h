@@ -105,6 +105,16 @@ struct IntCode {
     const float level = std::clamp(value * inverse, -kLevels, kLevels);
     return static_cast<uint32_t>(RoundToEven(level)) & ((1u << kBits) - 1u);
   }
+  // Or to the integer on the other side, with the distance to the nearest one as probability, by a
+  // random word: 23 of its bits, so that no operation rounds.
+  static uint32_t FromFloat(float value, float inverse, uint32_t word) {
+    const float level = std::clamp(value * inverse, -kLevels, kLevels);
+    const int32_t nearest = RoundToEven(level);
+    const float rest = level - static_cast<float>(nearest);
+    const bool moves = static_cast<float>(word >> 9) + 0.5f < std::abs(rest) * 0x1p23f;
+    const int32_t rounded = nearest + (moves ? (rest < 0.0f ? -1 : 1) : 0);
+    return static_cast<uint32_t>(rounded) & ((1u << kBits) - 1u);
+  }
   // Of a code that is not kUnused.
   static float ToFloat(uint32_t code) {
     const uint32_t sign = 1u << (kBits - 1);

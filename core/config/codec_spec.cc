@@ -18,13 +18,16 @@ struct KindName {
   const char* name;
   Option option;
   uint32_t usual;  // value of the option
+  bool can_be_stochastic = false;
 };
+constexpr std::string_view kStochastic = ":stochastic";
+
 constexpr KindName kKinds[] = {
     {CodecKind::kFp32, "fp32", Option::kNone, 0},
     {CodecKind::kBf16, "bf16", Option::kNone, 0},
     {CodecKind::kFp16, "fp16", Option::kNone, 0},
-    {CodecKind::kInt8, "int8", Option::kBlock, 256},
-    {CodecKind::kInt4, "int4", Option::kBlock, 128},
+    {CodecKind::kInt8, "int8", Option::kBlock, 256, true},
+    {CodecKind::kInt4, "int4", Option::kBlock, 128, true},
     {CodecKind::kFp4, "fp4", Option::kBlock, 64},
     {CodecKind::kSign, "sign", Option::kBlock, 1024},
     {CodecKind::kTopK2, "topk2", Option::kK, 64},
@@ -40,7 +43,8 @@ const KindName* Find(CodecKind kind) {
 std::string Names() {
   return absl::StrJoin(kKinds, ", ", [](std::string* out, const KindName& kind) {
     const char* option = kind.option == Option::kBlock ? "[:BLOCK]" : "[:K]";
-    absl::StrAppend(out, kind.name, kind.option == Option::kNone ? "" : option);
+    absl::StrAppend(out, kind.name, kind.option == Option::kNone ? "" : option,
+                    kind.can_be_stochastic ? "[:stochastic]" : "");
   });
 }
 
@@ -62,21 +66,24 @@ absl::Status CodecSpec::Check() const {
                               ? std::has_single_bit(block) && block >= kMinBlock && block <= kMaxBlock
                               : block == 0;
   const bool k_fits = known->option == Option::kK ? k >= 1 && k <= kMaxK : k == 0;
-  if (block_fits && k_fits) return absl::OkStatus();
+  if (block_fits && k_fits && (known->can_be_stochastic || !stochastic)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("codec ", known->name, " with block ", block,
-                                                 " and k ", k, ", expected ", Ranges(),
-                                                 ", and 0 where it has none"));
+                                                 " and k ", k, stochastic ? ", stochastic" : "",
+                                                 ", expected ", Ranges(),
+                                                 ", 0 where it has none, and only int8 and int4 stochastic"));
 }
 
 absl::StatusOr<CodecSpec> CodecSpec::Parse(std::string_view text) {
-  const size_t colon = text.find(':');
+  const bool stochastic = text.ends_with(kStochastic);
+  const std::string_view plain = text.substr(0, text.size() - (stochastic ? kStochastic.size() : 0));
+  const size_t colon = plain.find(':');
   for (const KindName& known : kKinds) {
-    if (text.substr(0, colon) != known.name) continue;
+    if (plain.substr(0, colon) != known.name) continue;
     uint32_t option = known.usual;
     // The text must be the one that ToString gives: no sign, space or leading zero.
-    const std::string digits(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+    const std::string digits(colon == std::string_view::npos ? "" : plain.substr(colon + 1));
     if (colon != std::string_view::npos && !absl::SimpleAtoi(digits, &option)) break;
-    CodecSpec spec{.kind = known.kind};
+    CodecSpec spec{.kind = known.kind, .stochastic = stochastic};
     if (known.option == Option::kBlock) spec.block = option;
     if (known.option == Option::kK) spec.k = option;
     if (!spec.Check().ok() || (colon != std::string_view::npos && spec.ToString() != text)) break;
@@ -90,7 +97,8 @@ std::string CodecSpec::ToString() const {
   const KindName* known = Find(kind);
   if (known == nullptr) return absl::StrCat("codec ", static_cast<int>(kind));
   if (known->option == Option::kNone) return known->name;
-  return absl::StrCat(known->name, ":", known->option == Option::kBlock ? block : k);
+  return absl::StrCat(known->name, ":", known->option == Option::kBlock ? block : k,
+                      stochastic ? ":stochastic" : "");
 }
 
 }  // namespace gdf::config

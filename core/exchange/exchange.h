@@ -31,6 +31,7 @@ struct AllReduceRequest {
   std::vector<wire::Contribution> members;  // in the order of shards and sums; 0 tokens: contributes nothing
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
+  uint64_t rounding_seed = 0;  // of the mean, with a codec that rounds stochastically: the same at every member
   Buffer packed;            // this node's contribution; empty when it has none
   tensor::FlatBuffer into;  // memory to use again for the mean; taken when it has num_params elements
   absl::Duration deadline;  // from the call

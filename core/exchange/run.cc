@@ -24,9 +24,10 @@ struct Reduced {
 // codec's block.
 constexpr uint64_t kCacheValues = uint64_t{1} << 14;
 
-// The mean of `frames` in order; with a dense codec encoded once, and those bytes decoded into `mean`.
+// The mean of `frames` in order; with a dense codec encoded once, and those bytes decoded into `mean`, whose first
+// value's place `rounding` has.
 Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, absl::Span<const Buffer> frames,
-               absl::Span<float> mean) {
+               const compress::Rounding& rounding, absl::Span<float> mean) {
   Reduced out;
   const uint64_t bytes = codec.is_dense() ? codec.PackedSize(mean.size()) : 0;
   std::shared_ptr<uint8_t[]> block = AllocateBlock(bytes);
@@ -48,7 +49,7 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
     }
     out.status = sum->Finish();
     if (out.status.ok() && codec.is_dense()) {
-      codec.Encode(part, packed.subspan(at.begin, at.size()));
+      codec.Encode(part, packed.subspan(at.begin, at.size()), {rounding.seed, rounding.first + begin});
       out.status = codec.Decode(packed.subspan(at.begin, at.size()), part);
     }
     if (!out.status.ok()) return out;
@@ -227,9 +228,9 @@ Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams
     frames.push_back(*std::move(frame));
   }
   auto work = [codec = request.codec, mean = mean_, weights = weights_, frames = std::move(frames), range,
-               clock = &context.executor.clock()] {
+               rounding = compress::Rounding{request.rounding_seed, range.begin}, clock = &context.executor.clock()] {
     const absl::Duration begin = clock->Monotonic();
-    Reduced out = Reduce(*codec, weights, frames, mean->span().subspan(range.begin, range.size()));
+    Reduced out = Reduce(*codec, weights, frames, rounding, mean->span().subspan(range.begin, range.size()));
     out.took = clock->Monotonic() - begin;
     return out;
   };

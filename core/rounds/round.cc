@@ -1,8 +1,10 @@
 // The straight line of a round. First the lead's, one stage a line; then what a member does in each.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/rng.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/rounds/member.h"
@@ -11,6 +13,15 @@
 #include "core/tensor/flat_buffer.h"
 
 namespace gdf::rounds {
+namespace {
+
+// What a codec rounds by that does so stochastically: of each member's delta anew, so that the errors of many average
+// out, and of the mean (no member) alike at everyone.
+uint64_t RoundingSeed(const config::JobSpec& spec, RoundId round, std::optional<uint32_t> member) {
+  return MixSeed(spec.train.seed, round.value, member ? uint64_t{*member} + 1 : 0);
+}
+
+}  // namespace
 
 // Steps as DESIGN numbers them.
 Task<absl::Status> RoundLead::RunRound() {
@@ -77,6 +88,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   emit.codec = codec_->spec();
   emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
   emit.max_norm = env_.spec.rounds.clip_delta_norm;
+  emit.rounding_seed = RoundingSeed(env_.spec, training.round, plan.member_index);
   absl::StatusOr<train::EmitResult> emitted = co_await env_.worker.Emit(emit);
   if (absl::IsFailedPrecondition(emitted.status())) {
     report.refused = std::string(emitted.status().message().substr(0, wire::kMaxReasonBytes));
@@ -123,6 +135,7 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   request.members = start.members;
   request.codec = codec_;
   request.num_params = env_.loaded.layout.num_params();
+  request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
   request.deadline = start.deadline;
   for (const wire::Contribution& c : start.members) {
     if (c.node == self && c.tokens > 0) request.packed = training_->packed;

@@ -197,7 +197,8 @@ json ToJson(const EmitRequest& request) {
   return {{"round", request.round.value},
           {"codec", request.codec.ToString()},
           {"beta", request.beta},
-          {"max_norm", request.max_norm}};
+          {"max_norm", request.max_norm},
+          {"rounding_seed", request.rounding_seed}};
 }
 
 absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
@@ -207,6 +208,7 @@ absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
   const std::string codec = fields.String("codec", kMaxCodecBytes);
   request.beta = fields.Number("beta");
   request.max_norm = fields.Number("max_norm");
+  request.rounding_seed = fields.Word("rounding_seed");
   GDF_RETURN_IF_ERROR(fields.status());
   const absl::StatusOr<compress::CodecSpec> spec = compress::CodecSpec::Parse(codec);
   if (!spec.ok()) return Annotate(spec.status(), "codec");

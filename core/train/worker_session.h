@@ -105,6 +105,7 @@ struct EmitRequest {
   double beta = 0;  // share of the residual carried on: spec's error_feedback_beta, or 0 without
                     // error feedback
   double max_norm = 0;  // L2 norm to which the contribution is clipped; 0: not clipped
+  uint64_t rounding_seed = 0;  // of a codec that rounds stochastically
 };
 
 struct EmitResult {

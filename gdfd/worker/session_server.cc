@@ -289,7 +289,7 @@ SessionServer::Reply SessionServer::Emit(Message& request) {
     for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
     return absl::OkStatus();
   };
-  const absl::Status staged = feedback_->Stage(delta, window_->bytes().subspan(0, bytes));
+  const absl::Status staged = feedback_->Stage(delta, window_->bytes().subspan(0, bytes), emit.rounding_seed);
   if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
   GDF_RETURN_IF_ERROR(staged);
   emitted_ = emit.round;

@@ -15,7 +15,7 @@ JobOptions RandomJob(SeededRng& rng) {
   const config::CodecSpec codecs[] = {{.kind = config::CodecKind::kFp32},
                                       {.kind = config::CodecKind::kBf16},
                                       {.kind = config::CodecKind::kInt8, .block = 64},
-                                      {.kind = config::CodecKind::kInt4, .block = 64},
+                                      {.kind = config::CodecKind::kInt4, .block = 64, .stochastic = true},
                                       {.kind = config::CodecKind::kTopK2, .k = 64}};
   JobOptions options;
   options.nodes = 2 + static_cast<int>(rng.Below(5));

@@ -427,7 +427,7 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
   for (float& value : mean) value = value / total;
   if (codec->is_dense()) {
     std::vector<uint8_t> once(codec->PackedSize(n));
-    codec->Encode(mean, absl::MakeSpan(once));
+    codec->Encode(mean, absl::MakeSpan(once), {.seed = MixSeed(spec_.train.seed, receipt.tag.round.value, 0)});
     if (!codec->Decode(once, absl::MakeSpan(mean)).ok()) return false;
   }
   const absl::Span<const float> theta = before.state->theta.span();

@@ -144,7 +144,7 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   std::vector<float> delta(theta_.size());
   for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*reference_)[i] - theta_[i];
   std::vector<uint8_t> packed(codec_->PackedSize(delta.size()));
-  GDF_CO_RETURN_IF_ERROR(feedback_->Stage(delta, absl::MakeSpan(packed)));
+  GDF_CO_RETURN_IF_ERROR(feedback_->Stage(delta, absl::MakeSpan(packed), request.rounding_seed));
   reference_.reset();
   unsettled_ = request.round;
   train::EmitResult result;

@@ -37,7 +37,7 @@ double BestSeconds(const std::function<void()>& work) {
 void Report(const char* name, const char* what, size_t num_values, double baseline,
             const std::function<void()>& work) {
   const double seconds = BestSeconds(work);
-  std::printf("%-10s %-18s %6.2f GB/s  %5.2f x memcpy\n", name, what,
+  std::printf("%-19s %-18s %6.2f GB/s  %5.2f x memcpy\n", name, what,
               static_cast<double>(num_values) * sizeof(float) / seconds / 1e9, baseline / seconds);
 }
 
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       BestSeconds([&] { std::memcpy(out.data(), values.data(), n * sizeof(float)); });
   Report("memcpy", "", n, copy, [&] { std::memcpy(out.data(), values.data(), n * sizeof(float)); });
   Report("", "check finite", n, copy, [&] { GDF_CHECK(gdf::tensor::AllFinite(values.span())); });
-  for (const char* name : {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096", "int4", "fp4", "sign", "topk2", "topk8"}) {
+  for (const char* name : {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096", "int8:stochastic", "int4", "int4:stochastic", "fp4", "sign", "topk2", "topk8"}) {
     const auto codec = *gdf::compress::Codec::Create(*gdf::compress::CodecSpec::Parse(name));
     std::vector<uint8_t> packed(codec->PackedSize(n));
     Report(name, "encode", n, copy, [&] { codec->Encode(values.span(), absl::MakeSpan(packed)); });

@@ -20,9 +20,9 @@ std::unique_ptr<Codec> Make(const std::string& text) {
   return *Codec::Create(*CodecSpec::Parse(text));
 }
 
-Bytes Encode(const Codec& codec, absl::Span<const float> values) {
+Bytes Encode(const Codec& codec, absl::Span<const float> values, const Rounding& rounding = {}) {
   Bytes packed(codec.PackedSize(values.size()));
-  codec.Encode(values, absl::MakeSpan(packed));
+  codec.Encode(values, absl::MakeSpan(packed), rounding);
   return packed;
 }
 
@@ -45,7 +45,8 @@ std::vector<float> Values(size_t n, uint32_t seed) {
 
 const char* const kAll[] = {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096",
                             "int4:64", "int4", "int4:4096", "fp4", "fp4:4096",
-                            "sign:64", "sign", "topk2:1", "topk2", "topk8", "topk8:1000"};
+                            "sign:64", "sign", "topk2:1", "topk2", "topk8", "topk8:1000",
+                            "int8:64:stochastic", "int8:stochastic", "int4:128:stochastic"};
 
 TEST_CASE("codec specs are read and written") {
   for (const auto& [text, written] :
@@ -60,7 +61,9 @@ TEST_CASE("codec specs are read and written") {
                                                         {"fp4:1024", "fp4:1024"},
                                                         {"sign", "sign:1024"},
                                                         {"topk2", "topk2:64"},
-                                                        {"topk8:1", "topk8:1"}}) {
+                                                        {"topk8:1", "topk8:1"},
+                                                        {"int8:stochastic", "int8:256:stochastic"},
+                                                        {"int4:64:stochastic", "int4:64:stochastic"}}) {
     const absl::StatusOr<CodecSpec> spec = CodecSpec::Parse(text);
     REQUIRE(spec.ok());
     CHECK(spec->ToString() == written);
@@ -70,11 +73,13 @@ TEST_CASE("codec specs are read and written") {
   for (const char* text :
        {"", "FP32", "int8:", "int8:0", "int8:32", "int8:8192", "int8:100", "int8:+64", "int8:064",
         "int8: 64", "int8:-64", "int8:4294967360", "int8:64x", "int5", "int4:32", "fp4:63", "fp16:64", "fp32:64", "bf16 ",
-        "topk2:0", "topk2:1025", "topk", "sign:100"}) {
+        "topk2:0", "topk2:1025", "topk", "sign:100", "fp4:stochastic", "fp32:stochastic", ":stochastic", "int8:stochastic:64",
+        "int8:064:stochastic", "int8:stochastic:stochastic", "int8::stochastic", "topk8:64:stochastic"}) {
     INFO(text);
     const absl::Status status = CodecSpec::Parse(text).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK_THAT(std::string(status.message()), Contains("must be one of fp32, bf16, fp16, int8[:BLOCK], int4[:BLOCK], fp4[:BLOCK], "
+    CHECK_THAT(std::string(status.message()), Contains("must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
+                                                          "int4[:BLOCK][:stochastic], fp4[:BLOCK], "
                                                           "sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two "
                                                           "from 64 to 4096, K from 1 to 1024"));
   }
@@ -85,6 +90,7 @@ TEST_CASE("codec specs are read and written") {
   CHECK(!Codec::Create({CodecKind::kBf16, 0, 1}).ok());
   CHECK(!Codec::Create({CodecKind::kInt8, 64, 1}).ok());
   CHECK(!Codec::Create({CodecKind::kTopK2, 64, 1}).ok());
+  CHECK(!Codec::Create({CodecKind::kFp4, 64, 0, true}).ok());
 }
 
 TEST_CASE("packed sizes") {
@@ -176,6 +182,78 @@ TEST_CASE("int4 packed bytes worked out by hand") {
   CHECK(!codec->Decode(Bytes{0x00, 0x00, 0x00, 0x40, 0x89, 0x01}, absl::MakeSpan(out)).ok());
   // What is beyond the last value must be zero.
   CHECK(!codec->Decode(Bytes{0x00, 0x00, 0x00, 0x40, 0x79, 0x1F}, absl::MakeSpan(out)).ok());
+}
+
+// The words of Philox4x32-10 for counters 0 and 1 with key 0; the first four are a published answer (Random123,
+// kat_vectors), so value 0 draws 0x6627e8d5 and value 16 draws 0xe169c58d.
+TEST_CASE("stochastic rounding goes by a random word for each value") {
+  // Scale 1. 0x6627e8d5 / 2^32 is 0.39905: with a rest below that, or on the other side of a half, nothing changes.
+  std::vector<float> values(64, 0.0f);
+  values[63] = 127.0f;
+  const auto first = [&](float value) {
+    values[0] = value;
+    return static_cast<int8_t>(Encode(*Make("int8:64:stochastic"), values)[4]);
+  };
+  CHECK(first(3.0f) == 3);
+  CHECK(first(3.398f) == 3);
+  CHECK(first(3.4f) == 4);
+  CHECK(first(3.6f) == 3);
+  CHECK(first(3.602f) == 4);
+  CHECK(first(-3.398f) == -3);
+  CHECK(first(-3.4f) == -4);
+  CHECK(first(-3.6f) == -3);
+  CHECK(first(-3.602f) == -4);
+  CHECK(first(127.0f) == 127);
+  values[0] = 0.0f;
+  // 0xe169c58d is past a half: never another than the nearest.
+  values[16] = 0.45f;
+  CHECK(Encode(*Make("int8:64:stochastic"), values)[4 + 16] == 0);
+  std::vector<float> sevens(64, 0.0f);
+  sevens[63] = 7.0f;
+  sevens[0] = 3.4f;
+  CHECK((Encode(*Make("int4:64:stochastic"), sevens)[4] & 15) == 4);
+  sevens[0] = 3.398f;
+  CHECK((Encode(*Make("int4:64:stochastic"), sevens)[4] & 15) == 3);
+}
+
+TEST_CASE("stochastic rounding: equal seeds give equal bytes, others others") {
+  const auto codec = Make("int8:64:stochastic");
+  const std::vector<float> values = Values(1000, 5);
+  CHECK(Encode(*codec, values, {7, 128}) == Encode(*codec, values, {7, 128}));
+  CHECK(Encode(*codec, values, {7, 128}) != Encode(*codec, values, {8, 128}));
+  CHECK(Encode(*codec, values, {7, 128}) != Encode(*codec, values, {7, 192}));
+  CHECK(Encode(*codec, values, {7, 0}) != Encode(*codec, values, {7, uint64_t{1} << 40}));
+  CHECK(Encode(*codec, values, {7, 0}) != Encode(*codec, values, {7 | uint64_t{1} << 32, 0}));
+}
+
+TEST_CASE("stochastic rounding has the value as its mean") {
+  // A decoded value is one of two that are a scale apart, so its variance is at most scale^2 / 4, and the mean of S of
+  // them is within 6 standard deviations, 3 scale / sqrt(S), of what is expected, but once in 10^9. Expected is the
+  // value, but for 2^-24 of a scale for the 23 bits and 2^-16 for the roundings of scale, quotient and product.
+  constexpr int kSeeds = 4096;
+  for (const char* name : {"int8:64:stochastic", "int4:64:stochastic"}) {
+    const auto codec = Make(name);
+    std::mt19937 random(13);
+    std::vector<float> values(64);
+    for (float& value : values) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
+    values[0] = 1.0f;
+    values[1] = 0.003f;  // less than half a step
+    std::vector<double> sums(64);
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      const std::vector<float> decoded =
+          Decode(*codec, Encode(*codec, values, {static_cast<uint64_t>(seed), 640}), 64);
+      for (size_t i = 0; i < 64; ++i) sums[i] += decoded[i];
+    }
+    const double scale = codec->ErrorBound(1.0f);
+    double all = 0.0;
+    for (size_t i = 0; i < 64; ++i) {
+      const double off = sums[i] / kSeeds - values[i];
+      all += off / 64;
+      INFO(name << " value " << i << " is off by " << off / scale << " steps");
+      CHECK(std::abs(off) <= scale * (3 / std::sqrt(kSeeds) + 0x1p-16));
+    }
+    CHECK(std::abs(all) <= scale * (3 / std::sqrt(64.0 * kSeeds) + 0x1p-16));
+  }
 }
 
 TEST_CASE("fp4 packed bytes worked out by hand") {
@@ -293,6 +371,7 @@ TEST_CASE("every codec stays within its error bound") {
   CHECK(Make("fp32")->ErrorBound(3.0f) == 0.0);
   CHECK(Make("int8")->ErrorBound(0.0f) == 0.0);
   CHECK(Make("int8")->ErrorBound(127.0f) == Approx(0.5).epsilon(1e-4));
+  CHECK(Make("int8:stochastic")->ErrorBound(127.0f) == Approx(1.0).epsilon(1e-4));
   CHECK(Make("bf16")->ErrorBound(1.0f) == 0x1p-8);
 }
 
@@ -318,7 +397,7 @@ TEST_CASE("packed bytes are cut where values are cut") {
     const uint64_t step = codec->block() * 3;
     for (uint64_t begin = 0; begin < values.size(); begin += step) {
       const uint64_t end = std::min<uint64_t>(values.size(), begin + step);
-      const Bytes piece = Encode(*codec, absl::MakeSpan(values).subspan(begin, end - begin));
+      const Bytes piece = Encode(*codec, absl::MakeSpan(values).subspan(begin, end - begin), {.first = begin});
       const auto slice = absl::MakeSpan(whole).subspan(
           codec->PackedSize(begin), codec->PackedSize(end) - codec->PackedSize(begin));
       REQUIRE(absl::MakeConstSpan(piece) == absl::MakeConstSpan(slice));

@@ -21,8 +21,8 @@ struct Node {
         packed(codec->PackedSize(n)) {}
 
   // What the network would apply of this contribution.
-  Floats Stage(const Floats& delta) {
-    REQUIRE(feedback.Stage(delta, absl::MakeSpan(packed)).ok());
+  Floats Stage(const Floats& delta, uint64_t rounding_seed = 0) {
+    REQUIRE(feedback.Stage(delta, absl::MakeSpan(packed), rounding_seed).ok());
     Floats sent(delta.size());
     REQUIRE(codec->Decode(packed, absl::MakeSpan(sent)).ok());
     return sent;
@@ -91,11 +91,11 @@ TEST_CASE("a long contribution is packed as by one call of the codec") {
   std::mt19937 random(9);
   Floats delta(kValues);
   for (float& value : delta) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
-  for (const char* name : {"fp32", "bf16", "int8:64", "int8:4096"}) {
+  for (const char* name : {"fp32", "bf16", "int8:64", "int8:4096", "int8:64:stochastic", "int4:stochastic"}) {
     Node node(kValues, name);
-    const Floats sent = node.Stage(delta);
+    const Floats sent = node.Stage(delta, 9);
     std::vector<uint8_t> packed(node.packed.size());
-    node.codec->Encode(delta, absl::MakeSpan(packed));
+    node.codec->Encode(delta, absl::MakeSpan(packed), {.seed = 9});
     CHECK(node.packed == packed);
     REQUIRE(node.feedback.Settle(true).ok());
     int wrong = 0;

@@ -1,6 +1,8 @@
 // Every instruction set gives the bytes and values of the scalar loops, which say what they are.
 #include "core/compress/kernels.h"
 
+#include "core/compress/philox.h"
+
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -126,6 +128,31 @@ void SameCodes(const CodeLoops& simd, const CodeLoops& scalar, size_t bits) {
   }
 }
 
+void SameStochastic(EncodeStochastic simd, EncodeStochastic scalar, size_t bits) {
+  for (const size_t count : kCounts) {
+    if (count > kRandomGroup) continue;
+    const std::vector<float> values = Values(count, static_cast<uint32_t>(count));
+    std::vector<uint32_t> words(count);
+    std::mt19937 random(static_cast<uint32_t>(count));
+    for (uint32_t& word : words) word = static_cast<uint32_t>(random()) >> random() % 32;
+    for (const float inverse : {0.0f, 1.0f, 0.7f, 3.1f, 0x1p126f, 0x1p-122f}) {
+      std::vector<uint8_t> a((count * bits + 7) / 8), b(a.size());
+      simd(values.data(), count, inverse, words.data(), a.data());
+      scalar(values.data(), count, inverse, words.data(), b.data());
+      REQUIRE(a == b);
+    }
+  }
+}
+
+// Random123 1.14, tests/kat_vectors, "philox4x32 10".
+TEST_CASE("Philox gives the published answers") {
+  using Words = std::array<uint32_t, 4>;
+  CHECK(Philox({0, 0, 0, 0}, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(Philox({~0u, ~0u, ~0u, ~0u}, ~uint64_t{0}) == Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822) ==
+        Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
 TEST_CASE("every instruction set gives the same bytes and values as the scalar loops") {
   const Kernels& scalar = ScalarKernels();
   const std::vector<const Kernels*> all = AllSimdKernels();
@@ -146,6 +173,14 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
         REQUIRE(a == Largest(values, k));
       }
     }
+    for (const uint64_t group : {uint64_t{0}, uint64_t{1}, uint64_t{0x0FFFFFFF}, uint64_t{0x123456789ABC}}) {
+      uint32_t a[kRandomGroup], b[kRandomGroup];
+      simd->random(0x0123456789ABCDEF ^ group, group, a);
+      scalar.random(0x0123456789ABCDEF ^ group, group, b);
+      CHECK(std::equal(a, a + kRandomGroup, b));
+    }
+    SameStochastic(simd->int8_stochastic, scalar.int8_stochastic, 8);
+    SameStochastic(simd->int4_stochastic, scalar.int4_stochastic, 4);
     SameWords(simd->fp32, scalar.fp32, 4);
     SameWords(simd->bf16, scalar.bf16, 2);
     SameWords(simd->fp16, scalar.fp16, 2);
