@@ -129,6 +129,7 @@ class JobMember::Impl {
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0
   OuterStateDraft shadow_;                 // what an exchange or a sync made of state_
   wire::RoundTag shadow_tag_;              // of the exchange that made it
+  std::vector<wire::Contribution> shadow_contributions_;  // to that exchange's mean
   wire::Prepared shadow_reply_;
   std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
   std::shared_ptr<Training> training_;

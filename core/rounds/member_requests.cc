@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,10 +8,6 @@
 #include "core/rounds/receipts.h"
 
 namespace gdf::rounds {
-namespace {
-
-
-}  // namespace
 
 Task<absl::StatusOr<Buffer>> JobMember::Impl::HandleCall(NodeId peer, Buffer request) {
   absl::StatusOr<wire::RoundRequest> decoded = wire::DecodeRoundRequest(request.span());
@@ -249,6 +246,9 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   activity_ = "exchange";
   wire::Prepared prepared;
   prepared.tag = start.tag;
+  std::vector<wire::Contribution> contributions;
+  std::copy_if(start.members.begin(), start.members.end(), std::back_inserter(contributions),
+               [](const wire::Contribution& c) { return c.tokens > 0; });
   absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
   if (!shadow.ok()) {
     prepared.failure = std::string(shadow.status().message());
@@ -262,6 +262,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   }
   shadow_ = *std::move(shadow);
   shadow_tag_ = prepared.tag;
+  shadow_contributions_ = std::move(contributions);
   prepared_.reset();
   prepared.result = shadow_->id;
   shadow_reply_ = prepared;
@@ -280,6 +281,11 @@ absl::Status JobMember::Impl::CheckReceipt(const wire::Receipt& receipt) const {
       shadow_->id.momentum != receipt.result.momentum) {
     return absl::FailedPreconditionError(
         absl::StrCat("this node's result of round ", receipt.tag.round.value, " is not the receipt's"));
+  }
+  // Another lead may finish a round under its own tag; whoever signed it first has checked it here.
+  if (receipt.tag == shadow_tag_ && receipt.contributions != shadow_contributions_) {
+    return absl::InvalidArgumentError(absl::StrCat("the receipt of ", receipt.tag.ToString(),
+                                                   " names other contributions than its exchange had"));
   }
   for (const wire::Contribution& c : receipt.contributions) {
     const bool mine = c.node == env_.transport.self() && c.tokens > 0;

@@ -247,6 +247,16 @@ TEST_CASE_METHOD(OneMember, "only a receipt of the result that is held here is s
     receipt.contributions[0].tokens = 65;
     CHECK(absl::IsInvalidArgument(Ask(wire::Propose{receipt}).status()));
   }
+  SECTION("contributions that were not in the mean") {
+    if (GENERATE(false, true)) {
+      receipt.contributions = {{id(0), 64}, {id(1), 64}};
+    } else {
+      receipt.contributions.clear();
+    }
+    const absl::Status status = Ask(wire::Propose{receipt}).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(Says(status, "names other contributions than its exchange had"));
+  }
   SECTION("from another node than the lead") {
     CHECK(absl::IsPermissionDenied(Ask(wire::Propose{receipt}, 2).status()));
   }
