@@ -208,15 +208,16 @@ absl::StatusOr<ExitCode> Export(Session& session, const std::string& id, const s
   }
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   FolderSink sink(files, folder);
-  GDF_RETURN_IF_ERROR(client->Export(id, sink));
+  GDF_ASSIGN_OR_RETURN(const uint64_t rounds, client->Export(id, sink));
   GDF_RETURN_IF_ERROR(sink.Commit());
   Json list = Json::array();
   for (const auto& [name, bytes] : sink.written()) {
     list.push_back({{"name", name}, {"bytes", bytes}});
     if (!session.json()) session.Print(absl::StrCat(JoinPath(folder, name), "\n"));
   }
-  if (session.json()) session.PrintJson({{"folder", folder}, {"files", list}});
-  session.Say(absl::StrCat("load it with transformers: AutoModelForCausalLM.from_pretrained(\"", folder, "\")"));
+  if (session.json()) session.PrintJson({{"folder", folder}, {"rounds", rounds}, {"files", list}});
+  session.Say(absl::StrCat("the parameters after ", Counted(rounds, "round"), "; load them with transformers: ",
+                           "AutoModelForCausalLM.from_pretrained(\"", folder, "\")"));
   return kExitOk;
 }
 

@@ -47,7 +47,7 @@ absl::StatusOr<ExitCode> CreateInvite(Session& session, const InviteOptions& opt
                                         session.CommandText("invite revoke " + invite.id), ")"));
   }
   if (!session.json()) {
-    session.Say(absl::StrCat("lets ", invite.uses_left, invite.uses_left == 1 ? " node" : " nodes", " join as ", invite.roles,
+    session.Say(absl::StrCat("lets ", Counted(invite.uses_left, "node"), " join as ", invite.roles,
                              " until ", UtcText(invite.expires), ": gdfctl join gdf1:…  It cannot be shown again."));
   }
   return kExitOk;

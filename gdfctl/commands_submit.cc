@@ -129,7 +129,7 @@ absl::StatusOr<ExitCode> Validate(Session& session, const JobFileOptions& option
     session.PrintJson({{"valid", true}, {"name", job.spec.name}, {"rounds", config::NumRounds(job.spec)}, {"inputs", inputs}, {"warnings", warnings}});
   } else {
     session.Say(absl::StrCat(options.path, " is valid: ", job.spec.name, ", ", job.spec.train.steps, " steps in ",
-                             config::NumRounds(job.spec), " rounds, ", count, count == 1 ? " file" : " files", " of ",
+                             config::NumRounds(job.spec), " rounds, ", Counted(count, "file"), " of ",
                              HumanBytes(job.TotalBytes())));
   }
   return kExitOk;

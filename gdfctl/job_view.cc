@@ -96,7 +96,7 @@ std::vector<std::string> RenderProgress(const JobView& view, absl::Time now, con
   if (figures.empty()) {
     figures = job.phase == control::JobPhase::kPending
                   ? absl::StrCat("waiting", job.reason.empty() ? "" : ": ", Printable(job.reason))
-                  : absl::StrCat("first round on ", job.members.size(), job.members.size() == 1 ? " node" : " nodes");
+                  : absl::StrCat("first round on ", Counted(job.members.size(), "node"));
   }
   const std::string line = absl::StrCat(Paint(style, Color::kBold, name), "  ", RenderBar(view.share_done(), bar, style), "  ", counts);
   return {Truncate(line, style.width, style), Truncate(figures, style.width, style)};
@@ -134,7 +134,7 @@ std::string RenderRound(const control::Round& round) {
   std::string line = absl::StrCat("round ", round.round + 1, ": loss ", FormatLoss(round.loss));
   if (round.validation_loss) absl::StrAppend(&line, ", validation ", FormatLoss(round.validation_loss));
   absl::StrAppend(&line, ", ", HumanCount(round.tokens_per_sec), " tokens/s, ", HumanBytes(round.bytes_sent), " sent, ",
-                  round.members, round.members == 1 ? " member, " : " members, ");
+                  Counted(round.members, "member"), ", ");
   return line + absl::StrFormat("compute %.1f s, compress %.2f s, exchange %.2f s, aggregate %.2f s, digest %s",
                                 absl::ToDoubleSeconds(round.compute), absl::ToDoubleSeconds(round.compress),
                                 absl::ToDoubleSeconds(round.exchange), absl::ToDoubleSeconds(round.aggregate),
@@ -162,7 +162,7 @@ std::string RenderVerdict(const JobView& view, const Style& style) {
   if (job.ended != absl::InfinitePast() && job.started != absl::InfinitePast()) {
     absl::StrAppend(&text, " after ", HumanDuration(job.ended - job.started));
   }
-  absl::StrAppend(&text, ": ", job.rounds_done, job.rounds_done == 1 ? " round" : " rounds");
+  absl::StrAppend(&text, ": ", Counted(job.rounds_done, "round"));
   if (view.validation_loss()) absl::StrAppend(&text, ", validation loss ", FormatLoss(view.validation_loss()));
   if (!view.rounds().empty()) absl::StrAppend(&text, ", ", HumanBytes(view.bytes_sent()), " sent by all nodes");
   if (!job.reason.empty()) absl::StrAppend(&text, "\n  ", Printable(job.reason));

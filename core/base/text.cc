@@ -26,4 +26,8 @@ std::string HumanDuration(absl::Duration duration) {
   return absl::StrCat(s / 86400, " d ", s % 86400 / 3600, " h");
 }
 
+std::string Counted(uint64_t count, std::string_view noun) {
+  return absl::StrCat(count, " ", ToAbsl(noun), count == 1 ? "" : "s");
+}
+
 }  // namespace gdf

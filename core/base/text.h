@@ -18,6 +18,8 @@ inline std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}
 std::string HumanBytes(uint64_t bytes);
 // "350 ms", "12 s", "4 min 10 s", "3 h 5 min", "2 d 4 h".
 std::string HumanDuration(absl::Duration duration);
+// "1 node", "2 nodes".
+std::string Counted(uint64_t count, std::string_view noun);
 
 }  // namespace gdf
 

@@ -339,14 +339,16 @@ absl::Status Client::CancelJob(const std::string& job) {
   return impl_->Call(&v1::Control::Stub::CancelJob, request).status();
 }
 
-absl::Status Client::Export(const std::string& job, ExportSink& sink) {
+absl::StatusOr<uint64_t> Client::Export(const std::string& job, ExportSink& sink) {
   v1::ExportRequest request;
   request.set_job(job);
   GDF_RETURN_IF_ERROR(CheckTexts(request));
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::FilePiece>> reader = impl_->stub->Export(&context, request);
   v1::FilePiece piece;
+  uint64_t rounds = 0;
   while (reader->Read(&piece)) {
+    rounds = std::max(rounds, piece.rounds());
     const absl::Status kept = piece.has_file() ? sink.Begin(piece.file().name(), piece.file().size())
                                                : sink.Data(AsBytes(piece.data()));
     if (!kept.ok()) {
@@ -355,7 +357,8 @@ absl::Status Client::Export(const std::string& job, ExportSink& sink) {
       return kept;
     }
   }
-  return impl_->Finish(reader->Finish());
+  GDF_RETURN_IF_ERROR(impl_->Finish(reader->Finish()));
+  return rounds;
 }
 
 absl::StatusOr<GenerateResult> Client::Generate(const GenerateRequest& request,

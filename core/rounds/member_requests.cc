@@ -6,6 +6,7 @@
 #include "core/base/status_macros.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
 
@@ -280,7 +281,7 @@ absl::Status JobMember::Impl::CheckReceipt(const wire::Receipt& receipt) const {
   if (!shadow_ || shadow_->id.round != receipt.result.round || shadow_->id.theta != receipt.result.theta ||
       shadow_->id.momentum != receipt.result.momentum) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this node's result of round ", receipt.tag.round.value, " is not the receipt's"));
+        absl::StrCat("this node's result of ", RoundName(receipt.tag.round), " is not the receipt's"));
   }
   // Another lead may finish a round under its own tag; whoever signed it first has checked it here.
   if (receipt.tag == shadow_tag_ && receipt.contributions != shadow_contributions_) {

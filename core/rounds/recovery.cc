@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
+#include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
 
@@ -141,7 +142,7 @@ Task<absl::Status> RoundLead::FetchPosition(const Answers& answers) {
     if (absl::IsResourceExhausted(last)) break;  // this node's own disk or memory
     Lose(node, last);
   }
-  co_return absl::UnavailableError(absl::StrCat("the lead cannot have round ", position_.round.value, ": ", last.message()));
+  co_return absl::UnavailableError(absl::StrCat("the lead cannot have the state after ", Counted(position_.round.value, "round"), ": ", last.message()));
 }
 
 // Everybody who holds another state fetches this one; the lead first, then from it.
@@ -180,7 +181,7 @@ Task<absl::Status> RoundLead::FinishPrepared(const Answers& answers) {
     }
   }
   if (best == nullptr) co_return absl::OkStatus();
-  member_.Event(wire::Severity::kInfo, absl::StrCat("finishing round ", position_.round.value, ", which node ",
+  member_.Event(wire::Severity::kInfo, absl::StrCat("finishing ", RoundName(position_.round), ", which node ",
                                                     holder.Short(), " had prepared"));
   std::vector<NodeId> without;
   for (const NodeId& node : Alive()) {

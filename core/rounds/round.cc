@@ -10,6 +10,7 @@
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
+#include "core/rounds/round_name.h"
 #include "core/tensor/flat_buffer.h"
 
 namespace gdf::rounds {
@@ -176,8 +177,8 @@ void JobMember::Impl::TellSaved(std::string_view what, const absl::Status& saved
     unsaved_.emplace(what, 1);
     Event(wire::Severity::kError, absl::StrCat(failure, ": ", saved.message()));
   } else if (failing != unsaved_.end()) {
-    Event(wire::Severity::kInfo, absl::StrCat("saves ", ToAbsl(what), " again, after ", failing->second,
-                                              failing->second == 1 ? " failure" : " failures"));
+    Event(wire::Severity::kInfo, absl::StrCat("saves ", ToAbsl(what), " again, after ",
+                                              Counted(failing->second, "failure")));
     unsaved_.erase(failing);
   }
 }
@@ -212,7 +213,7 @@ Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
   };
   const absl::Status saved = co_await OnStore(std::move(prepare));
   TellSaved("results of rounds", saved,
-            absl::StrCat("cannot save the result of round ", receipt.tag.round.value, " and so not sign it"));
+            absl::StrCat("cannot save the result of ", RoundName(receipt.tag.round), " and so not sign it"));
   co_return saved;
 }
 

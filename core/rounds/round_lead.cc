@@ -7,6 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
 namespace {
@@ -57,13 +58,13 @@ void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
   lost_[node] = why;
   member_.Event(wire::Severity::kWarning,
-                absl::StrCat("round ", position_.round.value, " lost node ", node.Short(), ": ", why.message()));
+                absl::StrCat(RoundName(position_.round), " lost node ", node.Short(), ": ", why.message()));
 }
 
 absl::Status RoundLead::CheckMajority() const {
   const size_t need = std::max(epoch_.majority(), static_cast<size_t>(env_.spec.nodes.min));
   if (alive_.size() >= need) return absl::OkStatus();
-  std::string text = absl::StrCat("round ", position_.round.value, " has ", alive_.size(), " of ",
+  std::string text = absl::StrCat(RoundName(position_.round), " has ", alive_.size(), " of ",
                                   epoch_.members.size(), " members, needs ", need);
   for (const auto& [node, why] : lost_) absl::StrAppend(&text, "; lost node ", node.Short(), " (", why.message(), ")");
   return absl::UnavailableError(text);
@@ -183,7 +184,7 @@ Task<absl::StatusOr<RoundLead::Trained>> RoundLead::Train() {
       kept.refused = absl::StrCat("claims ", kept.tokens, " tokens, expected 1 to ", MaxTokens());
     }
     if (!kept.refused.empty()) {
-      member_.Event(wire::Severity::kWarning, absl::StrCat("round ", position_.round.value, " is without the delta of node ",
+      member_.Event(wire::Severity::kWarning, absl::StrCat(RoundName(position_.round), " is without the delta of node ",
                                                            nodes[i].Short(), ": ", kept.refused));
     }
     trained.reports.emplace(nodes[i], std::move(kept));
@@ -237,7 +238,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     if (tokens == 0) {
       const auto first = trained.reports.begin();
       co_return absl::InvalidArgumentError(
-          absl::StrCat("no member has a delta that can be used in round ", position_.round.value, "; node ",
+          absl::StrCat("no member has a delta that can be used in ", RoundName(position_.round), "; node ",
                        first->first.Short(), ": ", first->second.refused));
     }
     wire::ExchangeStart start{Tag(), members, std::max(absl::Seconds(1), (give_up - Now()) / 2)};
@@ -258,7 +259,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
       co_return combined;
     }
   }
-  co_return absl::UnavailableError(absl::StrCat("the exchange of round ", position_.round.value, " did not succeed in ",
+  co_return absl::UnavailableError(absl::StrCat("the exchange of ", RoundName(position_.round), " did not succeed in ",
                                                 kMaxAttempts, " attempts or ", HumanDuration(env_.spec.rounds.round_deadline),
                                                 exchange_failure_.empty() ? "" : "; last: ", exchange_failure_));
 }
@@ -316,7 +317,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     return std::optional<Combined>(std::move(combined));
   }
   if (results.size() > 1 && result_of.size() == members.size()) {
-    return absl::DataLossError(absl::StrCat("the members do not agree on the result of round ", position_.round.value));
+    return absl::DataLossError(absl::StrCat("the members do not agree on the result of ", RoundName(position_.round)));
   }
   for (const auto& [node, times] : suspicion_) {
     if (times >= kMaxSuspicion && node != env_.transport.self()) {
@@ -430,7 +431,7 @@ Task<void> RoundLead::ReportLoop() {
         summary->report.message = absl::StrCat("not validated: ", result.status().message());
       }
       if (absl::IsDataLoss(result.status()) && diverged_.ok()) {
-        diverged_ = absl::DataLossError(absl::StrCat("after round ", summary->report.round.value, ", on node ",
+        diverged_ = absl::DataLossError(absl::StrCat("after ", RoundName(summary->report.round), ", on node ",
                                                      env_.transport.self().Short(), ": ", result.status().message()));
         member_.Event(wire::Severity::kError, std::string(diverged_.message()));
       }

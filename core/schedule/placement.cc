@@ -78,11 +78,6 @@ void TakeResources(const JobRequest& job, const ChosenNode& chosen, NodeOffer* n
   }
 }
 
-// "1 node", "2 nodes".
-std::string Counted(int64_t count, const char* noun) {
-  return absl::StrFormat("%d %s%s", count, noun, count == 1 ? "" : "s");
-}
-
 // "needs 5.0 GiB of host memory (5.0 GiB: parameters ... + ...), more than the 4.0 GiB of the best
 // node, ws1": the sum that does not fit, for a person to act on.
 std::string Shortage(std::string_view kind, uint64_t need, uint64_t asked, const CostSum& sum,

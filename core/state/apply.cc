@@ -45,8 +45,7 @@ absl::Status Applier::On(const wire::CreateInvite& c) {
       "VALUES(?, ?, ?, ?, ?, ?, 0, 0, ?)",
       ToBlob(c.id), c.secret_hash, c.roles, now(), c.expires_unix_ms, c.uses, ToBlob(actor())));
   return AddEvent({}, actor(), wire::Severity::kInfo,
-                  absl::StrCat("invite ", trust::ToString(c.id), " created for ", roles.ToString(), ", ", c.uses,
-                               c.uses == 1 ? " use" : " uses"));
+                  absl::StrCat("invite ", trust::ToString(c.id), " created for ", roles.ToString(), ", ", Counted(c.uses, "use")));
 }
 
 absl::Status Applier::On(const wire::RevokeInvite& c) {
@@ -77,8 +76,7 @@ absl::StatusOr<trust::RoleSet> Applier::UseInvite(const wire::Join& c) {
                      " ago; ask an admin for a new one"));
   }
   if (rows.Int(4) >= rows.Int(3)) {
-    return absl::PermissionDeniedError(absl::StrCat("the invite was good for ", rows.Int(3),
-                                                    rows.Int(3) == 1 ? " node" : " nodes",
+    return absl::PermissionDeniedError(absl::StrCat("the invite was good for ", Counted(rows.Int(3), "node"),
                                                     " and is used up; ask an admin for a new one"));
   }
   GDF_ASSIGN_OR_RETURN(const trust::RoleSet roles, trust::RoleSet::FromBits(static_cast<uint32_t>(rows.Int(1))));
@@ -198,8 +196,8 @@ absl::Status Applier::On(const wire::RotateKey& c) {
                              ToBlob(actor())));
   if (running != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("node ", actor().Short(), " is taking part in ", running,
-                     running == 1 ? " job" : " jobs", ": replace its key when they have ended"));
+        absl::StrCat("node ", actor().Short(), " is taking part in ", Counted(running, "job"),
+                     ": replace its key when they have ended"));
   }
   for (const std::string_view update :
        {"UPDATE coordinators SET node = ? WHERE node = ?", "UPDATE invites SET created_by = ? WHERE created_by = ?",

@@ -106,7 +106,7 @@ absl::Status Applier::On(const wire::OpenEpoch& c) {
       job.started_unix_ms == 0 ? now() : job.started_unix_ms, c.job.value));
   return AddEvent(c.job, c.lead, wire::Severity::kInfo,
                   WithReason(absl::StrCat("job ", ToString(c.job), ": epoch ", c.epoch.value, " with ",
-                                          c.members.size(), c.members.size() == 1 ? " node" : " nodes"),
+                                          Counted(c.members.size(), "node")),
                              c.reason));
 }
 

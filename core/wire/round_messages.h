@@ -32,7 +32,7 @@ struct RoundTag {
   RoundId round;         // takes θ_round to θ_round+1
   uint32_t attempt = 0;  // of this round in this epoch
   auto operator<=>(const RoundTag&) const = default;
-  std::string ToString() const;  // "j3 epoch 2 round 17 attempt 0"
+  std::string ToString() const;  // for people, who count rounds from 1: "j3 epoch 2 round 17 attempt 0"
 };
 
 // The lead and the members of a job from one epoch to the next, as the coordinators opened it.

@@ -7,7 +7,7 @@
 namespace gdf::wire {
 
 std::string RoundTag::ToString() const {
-  return absl::StrCat(gdf::ToString(job), " epoch ", epoch.value, " round ", round.value, " attempt ",
+  return absl::StrCat(gdf::ToString(job), " epoch ", epoch.value, " round ", round.value + 1, " attempt ",
                       attempt);
 }
 

@@ -358,8 +358,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
   // they are not.
   if (open.members.empty() || static_cast<int64_t>(open.members.size()) < spec.nodes.min) {
     co_return absl::UnavailableError(
-        absl::StrCat("job ", ToString(job.id), " needs ", spec.nodes.min,
-                     spec.nodes.min == 1 ? " node" : " nodes", " and has ",
+        absl::StrCat("job ", ToString(job.id), " needs ", Counted(spec.nodes.min, "node"), " and has ",
                      open.members.size(), " left (", call.reason, ")"));
   }
   open.lead = absl::c_linear_search(open.members, job.lead) ? job.lead : open.members.front();

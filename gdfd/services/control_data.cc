@@ -94,11 +94,13 @@ class UploadReader {
 // Hands an export to the caller as it is written.
 class StreamSink final : public checkpoint::ExportSink {
  public:
-  explicit StreamSink(grpc::ServerWriter<v1::FilePiece>& writer) : writer_(writer) {}
+  StreamSink(grpc::ServerWriter<v1::FilePiece>& writer, uint64_t rounds)
+      : writer_(writer), rounds_(rounds) {}
   absl::Status Begin(std::string_view name, uint64_t size_bytes) override {
     v1::FilePiece piece;
     piece.mutable_file()->set_name(std::string(name));
     piece.mutable_file()->set_size(size_bytes);
+    piece.set_rounds(rounds_);
     return Write(piece);
   }
   absl::Status Append(absl::Span<const uint8_t> bytes) override {
@@ -116,6 +118,7 @@ class StreamSink final : public checkpoint::ExportSink {
     return writer_.Write(piece) ? absl::OkStatus() : absl::CancelledError("the caller has gone");
   }
   grpc::ServerWriter<v1::FilePiece>& writer_;
+  const uint64_t rounds_;
 };
 
 // A sample on its way: the executor's thread writes it, the caller's reads.
@@ -220,7 +223,7 @@ grpc::Status ControlService::Export(grpc::ServerContext*, const v1::ExportReques
     return absl::OkStatus();
   });
   if (!known.ok()) return ToGrpc(known);
-  StreamSink sink(*writer);
+  StreamSink sink(*writer, (*artifacts)->state->id.round.value);
   return ToGrpc(checkpoint::ExportHuggingFace((*artifacts)->plan, (*artifacts)->state->theta.span(),
                                               dtype, sink));
 }

@@ -162,7 +162,7 @@ TEST_CASE("a delta that is not finite is left out, its node stays") {
   CHECK(ReceiptOf(job, 1).contributions.size() == 3);
   CHECK_FALSE(ReceiptOf(job, 1).Contributed(job.id(2)));
   CHECK(ReceiptOf(job, 2).contributions.size() == 4);
-  CHECK(job.HasEvent("round 1 is without the delta of node " + job.id(2).Short() + ": step 5: the loss is not finite"));
+  CHECK(job.HasEvent("round 2 is without the delta of node " + job.id(2).Short() + ": step 5: the loss is not finite"));
 }
 
 TEST_CASE("no delta is finite: the job fails and says why") {
@@ -175,12 +175,12 @@ TEST_CASE("no delta is finite: the job fails and says why") {
   job.Start();
   REQUIRE(job.RunToEnd());
   CHECK(job.verdict() == wire::Verdict::kFailed);
-  CHECK(job.reason().find("no member has a delta that can be used in round 1") == 0);
+  CHECK(job.reason().find("no member has a delta that can be used in round 2") == 0);
   CHECK(job.Violations() == "");
 }
 
 TEST_CASE("a validation loss that is not finite ends the job as failed, and says where it was first seen") {
-  const uint64_t bad = GENERATE(2, 3);  // in between; after the last round
+  const uint64_t bad = GENERATE(2, 3);  // rounds done: in between; after the last
   SimJob job(30);
   for (int node = 0; node < job.size(); ++node) {
     job.set_worker_fault(node, [bad](std::string_view call, RoundId round) {
@@ -191,7 +191,7 @@ TEST_CASE("a validation loss that is not finite ends the job as failed, and says
   job.Start();
   REQUIRE(job.RunToEnd());
   CHECK(job.verdict() == wire::Verdict::kFailed);
-  const std::string why = absl::StrCat("after round ", bad - 1, ", on node ", job.epoch().lead.Short(), ": the validation loss is nan");
+  const std::string why = absl::StrCat("after round ", bad, ", on node ", job.epoch().lead.Short(), ": the validation loss is nan");
   INFO(job.reason());
   CHECK(job.reason() == why);
   CHECK(job.HasEvent(why));
@@ -249,7 +249,7 @@ TEST_CASE("a full disk of one member: the others commit, and people are told") {
   job.Start();
   REQUIRE(job.RunToEnd());
   CheckSucceeded(job);
-  CHECK(job.HasEvent("cannot save the result of round 1 and so not sign it: cannot write"));
+  CHECK(job.HasEvent("cannot save the result of round 2 and so not sign it: cannot write"));
   CHECK(job.HasEvent("saves results of rounds again, after "));
 }
 

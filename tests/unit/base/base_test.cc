@@ -84,6 +84,9 @@ TEST_CASE("texts for people") {
   CHECK(HumanBytes(1536) == "1.5 KiB");
   CHECK(HumanBytes(uint64_t{1} << 30) == "1.0 GiB");
   CHECK(HumanDuration(absl::Milliseconds(350)) == "350 ms");
+  CHECK(Counted(0, "node") == "0 nodes");
+  CHECK(Counted(1, "node") == "1 node");
+  CHECK(Counted(2, "node") == "2 nodes");
   CHECK(HumanDuration(absl::Seconds(250)) == "4 min 10 s");
 }
 

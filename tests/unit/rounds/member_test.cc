@@ -233,7 +233,7 @@ TEST_CASE_METHOD(OneMember, "only a receipt of the result that is held here is s
     receipt.result.theta = HashBytes("other");
     const absl::Status status = Ask(wire::Propose{receipt}).status();
     CHECK(absl::IsFailedPrecondition(status));
-    CHECK(Says(status, "result of round 0 is not the receipt's"));
+    CHECK(Says(status, "result of round 1 is not the receipt's"));
   }
   SECTION("another momentum") {
     receipt.result.momentum = HashBytes("other");
@@ -285,7 +285,7 @@ TEST_CASE_METHOD(OneMember, "a disk that is full is not signed for") {
   disk.set_capacity_bytes(disk.used_bytes());
   CHECK(absl::IsResourceExhausted(Ask(wire::Propose{ReceiptFor(prepared, {{id(1), 64}})}).status()));
   REQUIRE_FALSE(coordinator.events.empty());
-  CHECK(coordinator.events.back().find("cannot save the result of round 0 and so not sign it") == 0);
+  CHECK(coordinator.events.back().find("cannot save the result of round 1 and so not sign it") == 0);
 }
 
 TEST_CASE_METHOD(OneMember, "a commit needs the signatures of a majority") {
@@ -383,7 +383,7 @@ TEST_CASE_METHOD(OneMember, "a state is installed with a commit by its epoch's r
     sync.commit = CommitBy(receipt, {0});
     const absl::Status status = Ask(sync).status();
     CHECK(absl::IsPermissionDenied(status));
-    CHECK(Says(status, "the voters of j7 epoch 1 round 1 attempt 1 are not the epoch's members"));
+    CHECK(Says(status, "the voters of j7 epoch 1 round 2 attempt 1 are not the epoch's members"));
     CHECK(member->state()->id == before);
   }
   SECTION("not of an epoch that was never opened") {

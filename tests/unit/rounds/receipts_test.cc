@@ -52,7 +52,7 @@ TEST_CASE("a voter counts once, a stranger not at all") {
   CHECK(absl::IsPermissionDenied(Verify(CommitBy(ReceiptOf(3), {0, 7, 8}))));
   CHECK(Verify(CommitBy(ReceiptOf(3), {7, 0, 0, 1})).ok());
   const absl::Status status = Verify(CommitBy(ReceiptOf(3), {0, 7}));
-  CHECK(status.message() == "the commit of j7 epoch 2 round 5 attempt 1 has 1 signatures of its 3 voters, expected 2");
+  CHECK(status.message() == "the commit of j7 epoch 2 round 6 attempt 1 has 1 signatures of its 3 voters, expected 2");
 }
 
 TEST_CASE("a commit of another job, and one without voters, are refused") {
@@ -68,7 +68,7 @@ TEST_CASE("the voters are the members that the epoch was opened with, not those 
   for (const int voters : {1, 3, 5}) {
     const absl::Status status = VerifyCommit(CommitBy(ReceiptOf(voters), {0, 1, 2, 3, 4}), kJob, kSubmission, members);
     CHECK(absl::IsPermissionDenied(status));
-    CHECK(status.message() == "the voters of j7 epoch 2 round 5 attempt 1 are not the epoch's members");
+    CHECK(status.message() == "the voters of j7 epoch 2 round 6 attempt 1 are not the epoch's members");
   }
 }
 

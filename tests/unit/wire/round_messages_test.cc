@@ -118,7 +118,7 @@ TEST_CASE("a request's tag is found in each kind") {
     const bool enter = std::holds_alternative<Enter>(request);
     CHECK(TagOf(request) == (enter ? RoundTag{JobId{3}, Epoch{2}, RoundId{0}, 0} : Tag()));
   }
-  CHECK(Tag().ToString() == "j3 epoch 2 round 17 attempt 1");
+  CHECK(Tag().ToString() == "j3 epoch 2 round 18 attempt 1");
 }
 
 TEST_CASE("no prefix of a round message crashes its decoder or passes for a whole one") {
