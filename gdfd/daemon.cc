@@ -172,6 +172,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   net::TlsTransportOptions options;
   options.limits.upload_bytes_per_sec = config.limits.upload_bytes_per_sec.value_or(0);
   options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
+  options.congestion_control = config.congestion_control;
   GDF_ASSIGN_OR_RETURN(transport, Listen(std::move(options)));
   membership = std::make_unique<membership::Membership>(
       membership::Environment{executor, *transport, *state, *key, rng});

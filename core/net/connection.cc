@@ -44,7 +44,7 @@ Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket soc
   std::error_code ec;
   remote_ = socket_.remote_endpoint(ec);
   socket_.non_blocking(true, ec);
-  TuneSocket(socket_.native_handle());
+  TuneSocket(socket_.native_handle(), world_->options.congestion_control);
   ssl_ = world_->tls.NewSession(socket_.native_handle(), dialled_);
   absl::MutexLock lock(&mutex_);
   counted_socket_ = socket_.native_handle();

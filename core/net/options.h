@@ -21,6 +21,7 @@ struct TlsTransportOptions {
   // possible. Empty: listens nowhere.
   std::vector<std::string> listen = {"0.0.0.0:0", "[::]:0"};
   RateLimits limits;
+  std::string congestion_control;  // of TCP, see CheckCongestionControl; "": BBR where there is one
   int max_stripes = 3;      // bulk connections per peer
   int max_half_open = 128;  // accepted, and not known yet who it is; one more pushes another out
   int max_half_open_per_address = 32;  // IPv6: per /64, here and below

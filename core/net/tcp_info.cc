@@ -3,8 +3,14 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
 
 namespace gdf::net {
 namespace {
@@ -12,7 +18,28 @@ namespace {
 // Enough to keep a fast link busy between two wake-ups, 0.2 s of a 10 Mbit/s one.
 constexpr int kUnsentBytes = 256 << 10;
 
+constexpr char kBbr[] = "bbr";  // which keeps its rate when packets are lost, as on distant links
+
+bool SetCongestionControl(int socket, const std::string& name) {
+  return setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
 }  // namespace
+
+absl::Status CheckCongestionControl(const std::string& congestion_control) {
+  if (congestion_control.empty() || congestion_control == kSystemsChoice) return absl::OkStatus();
+  const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int probe = socket >= 0 ? socket : ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool known = SetCongestionControl(probe, congestion_control);
+  const int error = errno;
+  close(probe);
+  if (known) return absl::OkStatus();
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  std::string available;
+  std::getline(file, available);
+  return absl::FailedPreconditionError(absl::StrCat("TCP congestion control '", congestion_control, "': ",
+                                                    std::generic_category().message(error), "; this kernel has: ", available));
+}
 
 std::optional<TrafficCounters> ReadTcpInfo(int socket) {
   struct tcp_info info;
@@ -24,11 +51,13 @@ std::optional<TrafficCounters> ReadTcpInfo(int socket) {
                          .rtt = absl::Microseconds(info.tcpi_rtt)};
 }
 
-void TuneSocket(int socket) {
+void TuneSocket(int socket, const std::string& congestion_control) {
   const int on = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
-  setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3);
+  if (congestion_control != kSystemsChoice) {
+    SetCongestionControl(socket, congestion_control.empty() ? kBbr : congestion_control);
+  }
 }
 
 }  // namespace gdf::net

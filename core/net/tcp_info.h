@@ -4,7 +4,9 @@
 #define GDF_CORE_NET_TCP_INFO_H_
 
 #include <optional>
+#include <string>
 
+#include "absl/status/status.h"
 #include "core/net/transport.h"
 
 namespace gdf::net {
@@ -13,9 +15,16 @@ namespace gdf::net {
 // nullopt when the kernel does not say.
 std::optional<TrafficCounters> ReadTcpInfo(int socket);
 
+// The congestion control that sockets get; "": BBR where the kernel has it. kSystemsChoice: as the
+// system has it.
+inline constexpr char kSystemsChoice[] = "system";
+// kFailedPrecondition, with those that there are, when this kernel has none of that name, or not for
+// this process.
+absl::Status CheckCongestionControl(const std::string& congestion_control);
+
 // No delay for small frames, little unsent data in the kernel (so that what is urgent is next), and
-// the BBR congestion control where the kernel has it. What is not supported is left as it is.
-void TuneSocket(int socket);
+// the congestion control. What is not supported is left as it is.
+void TuneSocket(int socket, const std::string& congestion_control);
 
 }  // namespace gdf::net
 

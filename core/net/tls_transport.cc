@@ -11,6 +11,7 @@
 #include "core/net/io_world.h"
 #include "core/net/listener.h"
 #include "core/net/peer_table.h"
+#include "core/net/tcp_info.h"
 
 namespace gdf::net {
 
@@ -32,6 +33,7 @@ TlsTransport::TlsTransport(std::unique_ptr<Parts> parts) : parts_(std::move(part
 
 absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
     Executor& executor, absl::Span<const uint8_t> ed25519_seed, TlsTransportOptions options) {
+  GDF_RETURN_IF_ERROR(CheckCongestionControl(options.congestion_control));
   GDF_ASSIGN_OR_RETURN(TlsContext tls, TlsContext::Create(ed25519_seed));
   SystemRng rng;
   auto world = std::make_shared<IoWorld>(executor, std::move(tls), std::move(options), rng.Next());

@@ -3,7 +3,7 @@
 // Prints one JSON line.
 //
 //   exchange_bench [--ranks N] [--mib M] [--codec C] [--runs R] [--warmup W] [--idle-s S]
-//                  [--rate-mbit R [--rtt-ms T] [--loss SHARE]]
+//                  [--rate-mbit R [--rtt-ms T] [--loss SHARE]] [--congestion-control NAME]
 //
 // limit: by shaped links, RTT + 2 (N - 1) / N * bytes / (0.956 * rate) for float32, of which 0.956 is what TCP, IP and
 // Ethernet leave of packets of 1500 bytes.
@@ -49,6 +49,7 @@ struct Plan {
   double rate_mbit = 0; // 0: loopback
   double rtt_ms = 0;
   double loss = 0;
+  std::string congestion_control;
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -129,6 +130,7 @@ class Rank {
     seed[0] = static_cast<uint8_t>(rank_ + 1);
     net::TlsTransportOptions options;
     options.listen = {(plan_.rate_mbit > 0 ? testing::ShapedLinks::Address(rank_) : "127.0.0.1") + ":0"};
+    options.congestion_control = plan_.congestion_control;
     auto transport = net::TlsTransport::Start(loop_, seed, std::move(options));
     GDF_CHECK(transport.ok());
     transport_ = *std::move(transport);
@@ -249,8 +251,8 @@ std::string LinkFields(const Plan& plan, double median_s) {
   if (plan.rate_mbit == 0) return "";
   const double limit_s = LimitSeconds(plan);
   return absl::StrFormat(
-      ", \"rate_mbit\": %g, \"rtt_ms\": %g, \"loss\": %g, \"idle_s\": %g, \"limit_ms\": %.2f, \"of_limit\": %.3f", plan.rate_mbit,
-      plan.rtt_ms, plan.loss, plan.idle_s, 1e3 * limit_s, limit_s / median_s);
+      ", \"rate_mbit\": %g, \"rtt_ms\": %g, \"loss\": %g, \"idle_s\": %g, \"congestion_control\": \"%s\", \"limit_ms\": %.2f, \"of_limit\": %.3f", plan.rate_mbit,
+      plan.rtt_ms, plan.loss, plan.idle_s, plan.congestion_control.empty() ? "default" : plan.congestion_control, 1e3 * limit_s, limit_s / median_s);
 }
 
 // Less when a rank ends: nothing else comes from one that waits.
@@ -363,6 +365,7 @@ int main(int argc, char** argv) {
   auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
   app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
   app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);
+  app.add_option("--congestion-control", plan.congestion_control, "of TCP; default: BBR where the kernel has it");
   CLI11_PARSE(app, argc, argv);
   return gdf::exchange::Main(plan);
 }
