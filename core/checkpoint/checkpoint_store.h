@@ -59,8 +59,8 @@ class CheckpointStore {
   // Persists `shadow` and the receipt that this node is about to sign for it. kResourceExhausted: the disk is full;
   // what was there stays.
   absl::Status Prepare(const OuterState& shadow, const wire::Receipt& receipt);
-  // Persists that `state` is committed, by `commit` (none: θ_0). Writes the state's
-  // file unless Prepare has, then removes what is older than the newest `keep`.
+  // Persists that `state` is committed, by `commit` (none: θ_0). Writes the state's file unless Prepare has, then removes
+  // what is older than the newest `keep`.
   absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
   // For a job that has ended: θ of the newest committed state stays, with its commit; its momentum and all other files
   // go. kDataLoss when a committed state was passed over as damaged: then all of them stay. May be repeated.

@@ -228,15 +228,11 @@ absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
     case CodecKind::kFp16:
       return std::make_unique<WordCodec>(spec, 2, kernels.fp16, WordError{0x1p-11, 0x1p-25});
     case CodecKind::kInt8:
-      if (spec.stochastic) {
-        return std::make_unique<BlockCodec>(spec, kStochasticInt8Format, kernels, kernels.int8, kernels.int8_stochastic);
-      }
-      return std::make_unique<BlockCodec>(spec, kInt8Format, kernels, kernels.int8);
+      return std::make_unique<BlockCodec>(spec, spec.stochastic ? kStochasticInt8Format : kInt8Format, kernels,
+                                          kernels.int8, spec.stochastic ? kernels.int8_stochastic : nullptr);
     case CodecKind::kInt4:
-      if (spec.stochastic) {
-        return std::make_unique<BlockCodec>(spec, kStochasticInt4Format, kernels, kernels.int4, kernels.int4_stochastic);
-      }
-      return std::make_unique<BlockCodec>(spec, kInt4Format, kernels, kernels.int4);
+      return std::make_unique<BlockCodec>(spec, spec.stochastic ? kStochasticInt4Format : kInt4Format, kernels,
+                                          kernels.int4, spec.stochastic ? kernels.int4_stochastic : nullptr);
     case CodecKind::kFp4:
       return std::make_unique<BlockCodec>(spec, kFp4Format, kernels, kernels.fp4);
     case CodecKind::kSign:

@@ -34,12 +34,12 @@ struct CodecSpec {
   CodecKind kind = CodecKind::kFp32;
   uint32_t block = 0;  // of a block codec: values under one scale, a power of two; else 0
   uint32_t k = 0;      // of a top-k codec: values kept of each chunk; else 0
-
   bool stochastic = false;  // of int8 and int4: rounded up or down by chance, else to the nearest
 
   // "fp32", "bf16", "fp16"; a block codec, "int8", "int4", "fp4" or "sign", with ":BLOCK" or its
-  // usual block, after which int8 and int4 can have ":stochastic"; or a top-k codec, "topk2" (values of 2 bits) or "topk8" (int8), with ":K" or its
-  // usual k. kInvalidArgument, "must be one of ...", for anything else.
+  // usual block, after which int8 and int4 can have ":stochastic"; or a top-k codec, "topk2" (values
+  // of 2 bits) or "topk8" (int8), with ":K" or its usual k. kInvalidArgument, "must be one of ...",
+  // for anything else.
   static absl::StatusOr<CodecSpec> Parse(std::string_view text);
 
   // kInvalidArgument for an unknown kind or a block, k or rounding that it cannot have.

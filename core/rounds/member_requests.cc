@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -247,9 +246,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   activity_ = "exchange";
   wire::Prepared prepared;
   prepared.tag = start.tag;
-  std::vector<wire::Contribution> contributions;
-  std::copy_if(start.members.begin(), start.members.end(), std::back_inserter(contributions),
-               [](const wire::Contribution& c) { return c.tokens > 0; });
+  std::vector<wire::Contribution> contributions = wire::Contributing(start.members);
   absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
   if (!shadow.ok()) {
     prepared.failure = std::string(shadow.status().message());

@@ -308,9 +308,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     Combined combined;
     combined.receipt.tag = Tag();
     combined.receipt.voters = epoch_.members;
-    for (const wire::Contribution& c : members) {
-      if (c.tokens > 0) combined.receipt.contributions.push_back(c);
-    }
+    combined.receipt.contributions = wire::Contributing(members);
     combined.receipt.start_theta = position_.theta;
     combined.receipt.result = {position_.round.next(), digests.first, digests.second, position_.cursor};
     for (const wire::Prepared* prepared : agreeing) combined.prepared.push_back(*prepared);

@@ -67,6 +67,8 @@ struct Contribution {
   uint64_t tokens = 0;
   bool operator==(const Contribution&) const = default;
 };
+// Those of an exchange's members who contribute, in their order: what its receipt names.
+std::vector<Contribution> Contributing(const std::vector<Contribution>& members);
 
 // Says how θ_round became the next state, and from whom. Signed by members, committed by a majority of `voters`.
 struct Receipt {

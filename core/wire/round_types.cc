@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
@@ -13,6 +14,13 @@ std::string RoundTag::ToString() const {
 
 bool EpochRecord::Has(const NodeId& node) const {
   return std::find(members.begin(), members.end(), node) != members.end();
+}
+
+std::vector<Contribution> Contributing(const std::vector<Contribution>& members) {
+  std::vector<Contribution> contributing;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(contributing),
+               [](const Contribution& c) { return c.tokens > 0; });
+  return contributing;
 }
 
 bool Receipt::Contributed(const NodeId& node) const {

@@ -1,8 +1,5 @@
 #include "core/net/tls_transport.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/net/tcp_info.h"
 #include "tests/unit/net/net_harness.h"
 
 namespace gdf::net {
@@ -111,31 +107,6 @@ TEST_CASE("net: a call is answered, and a failure's status travels") {
   CHECK(failed == absl::DataLossError("chunk 7 is damaged"));
   CHECK(absl::IsUnimplemented(a.Call(b.id(), "nothing", Buffer()).status()));
   CHECK(a.On([&] { return a.transport().Connected(b.id()); }));
-}
-
-TEST_CASE("net: sockets get the owner's congestion control, an unknown one is refused with those that there are") {
-  const auto tuned = [](const std::string& name) {
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    if (name != "untouched") TuneSocket(socket, name);
-    char text[16] = {};
-    socklen_t size = sizeof(text);
-    REQUIRE(getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, text, &size) == 0);
-    close(socket);
-    return std::string(text);
-  };
-  CHECK(tuned("reno") == "reno");  // in every Linux, for every process
-  CHECK(tuned(kSystemsChoice) == tuned("untouched"));
-  CHECK(tuned("") == (CheckCongestionControl("bbr").ok() ? "bbr" : tuned("untouched")));
-  TestNode a(1);
-  TlsTransportOptions options = Loopback();
-  options.congestion_control = "no-such";
-  const absl::Status refused = a.On([&] {
-    return TlsTransport::Start(a.executor(), SeedOf(3), options).status();
-  });
-  CHECK(absl::IsFailedPrecondition(refused));
-  CHECK(Text(refused).find("TCP congestion control 'no-such': ") == 0);
-  CHECK(Text(refused).find("; this kernel has: ") != std::string::npos);
-  CHECK(Text(refused).find("reno") != std::string::npos);
 }
 
 TEST_CASE("net: who did not dial is served over the same connection") {
