@@ -29,9 +29,9 @@ std::string Presence(const control::Node& node, const Style& style) {
   return node.online ? Paint(style, Color::kGreen, "online") : Paint(style, Color::kDim, "offline");
 }
 
-std::string Rtt(const control::Node& node) {
-  return node.rtt > absl::ZeroDuration() ? absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(node.rtt)) : "-";
-}
+std::string Milliseconds(absl::Duration time) { return absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(time)); }
+
+std::string Rtt(const control::Node& node) { return node.rtt > absl::ZeroDuration() ? Milliseconds(node.rtt) : "-"; }
 
 absl::StatusOr<ExitCode> List(Session& session) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
@@ -89,6 +89,28 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& key) {
   return kExitOk;
 }
 
+// One line a message, as it is answered; what the last one told of the path at the end.
+absl::StatusOr<ExitCode> Ping(Session& session, const std::string& key, int count) {
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  control::PingResult last;
+  for (int i = 0; i < count; ++i) {
+    GDF_ASSIGN_OR_RETURN(last, client->Ping(key));
+    if (session.json()) {
+      session.PrintJson({{"ping", ToJson(last)}});
+    } else {
+      session.Print(absl::StrCat(Printable(last.name), " at ", last.remote, last.dialled ? ": " : " (it dialled): ",
+                                 Milliseconds(last.round_trip), "\n"));
+    }
+  }
+  if (session.json()) return kExitOk;
+  const std::string rate = last.rate_bytes_per_sec == 0
+                               ? std::string("no bulk data went there yet")
+                               : absl::StrCat("bulk data last arrived there at ", HumanBytes(last.rate_bytes_per_sec), "/s");
+  session.Say(absl::StrCat("directly, over ", Counted(last.connections, "connection"), "; TCP's round trip ",
+                           Milliseconds(last.tcp_rtt), "; ", rate));
+  return kExitOk;
+}
+
 absl::StatusOr<ExitCode> Change(Session& session, const std::string& node, control::NodeChange change,
                                 const std::string& roles) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
@@ -120,6 +142,11 @@ void AddNodeCommands(CLI::App& app, Command& chosen) {
       chosen = [node, change](Session& s) { return Change(s, *node, change, ""); };
     });
   };
+  CLI::App* ping = app.add_subcommand("ping", "Messages to a node and back: their time, the path, the rate");
+  auto count = std::make_shared<int>(4);
+  ping->add_option("NODE", *node, "A name, an id or the first 6 or more characters of one")->required();
+  ping->add_option("--count,-c", *count, "Messages, one after the other")->check(CLI::Range(1, 1000))->capture_default_str();
+  ping->callback([&chosen, node, count] { chosen = [node, count](Session& s) { return Ping(s, *node, *count); }; });
   add_change("remove", "Takes it out of the network; it may be invited again", control::NodeChange::kRemove);
   add_change("ban", "Takes it out and refuses its key from now on", control::NodeChange::kBan);
   add_change("unban", "Lifts a ban", control::NodeChange::kUnban);

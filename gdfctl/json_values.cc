@@ -42,6 +42,17 @@ Json ToJson(const control::Node& node) {
           {"bytes_received", node.bytes_received}};
 }
 
+Json ToJson(const control::PingResult& ping) {
+  return {{"id", ping.id},
+          {"name", ping.name},
+          {"remote", ping.remote},
+          {"dialled", ping.dialled},
+          {"connections", ping.connections},
+          {"round_trip_seconds", absl::ToDoubleSeconds(ping.round_trip)},
+          {"tcp_rtt_seconds", absl::ToDoubleSeconds(ping.tcp_rtt)},
+          {"rate_bytes_per_sec", ping.rate_bytes_per_sec}};
+}
+
 Json ToJson(const control::Round& round) {
   return {{"round", round.round},
           {"epoch", round.epoch},

@@ -9,6 +9,7 @@
 namespace gdf::ctl {
 
 Json ToJson(const control::Node& node);
+Json ToJson(const control::PingResult& ping);
 Json ToJson(const control::Round& round);
 Json ToJson(const control::Event& event);
 Json ToJson(const control::Job& job);

@@ -18,6 +18,7 @@
 #include "gdfd/machine.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
+#include "gdfd/services/ping.h"
 #include "gdfd/state_folder.h"
 #include "gdfd/supervisor/cgroup.h"
 #include "gdfd/supervisor/gpu_inventory.h"
@@ -89,6 +90,7 @@ struct Daemon::Parts {
   ThreadPool pool;
   std::unique_ptr<net::TlsTransport> transport;
   std::unique_ptr<membership::Membership> membership;
+  net::Registration pings;
   std::unique_ptr<swarm::Swarm> swarm;
   std::unique_ptr<jobs::Scheduler> scheduler;
   std::unique_ptr<jobs::JobHost> jobs;
@@ -174,6 +176,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
   options.congestion_control = config.congestion_control;
   GDF_ASSIGN_OR_RETURN(transport, Listen(std::move(options)));
+  pings = services::ServePings(*transport);
   membership = std::make_unique<membership::Membership>(
       membership::Environment{executor, *transport, *state, *key, rng});
   swarm = std::make_unique<swarm::Swarm>(*transport, pool, chunks, [this](JobId id, NodeId peer) {

@@ -199,6 +199,20 @@ absl::StatusOr<std::vector<Node>> Client::ListNodes() {
   return nodes;
 }
 
+absl::StatusOr<PingResult> Client::Ping(const std::string& node) {
+  v1::PingRequest request;
+  request.set_node(node);
+  GDF_ASSIGN_OR_RETURN(const v1::PingReply reply, impl_->Call(&v1::Control::Stub::Ping, request));
+  return PingResult{reply.id(),
+                    reply.name(),
+                    reply.remote(),
+                    reply.dialled(),
+                    reply.connections(),
+                    absl::Seconds(reply.round_trip_seconds()),
+                    absl::Seconds(reply.tcp_rtt_seconds()),
+                    reply.rate_bytes_per_sec()};
+}
+
 absl::Status Client::ChangeNode(const std::string& node, NodeChange change, const std::string& roles) {
   v1::ChangeNodeRequest request;
   request.set_node(node);

@@ -92,6 +92,8 @@ class Client {
   absl::Status RevokeInvite(const std::string& id);
 
   absl::StatusOr<std::vector<Node>> ListNodes();
+  // `node`: as ChangeNode takes it. kUnavailable, kDeadlineExceeded: not reached; kInvalidArgument: it is this node.
+  absl::StatusOr<PingResult> Ping(const std::string& node);
   absl::Status ChangeNode(const std::string& node, NodeChange change, const std::string& roles = "");
 
   // `progress` is told the bytes sent so far.

@@ -123,6 +123,18 @@ struct Invite {
   std::string text;  // "gdf1:…", only when just created
 };
 
+// What one message to a node and back has told.
+struct PingResult {
+  std::string id;
+  std::string name;
+  std::string remote;    // host:port of the connection's other end
+  bool dialled = false;  // by this node; else by that one
+  uint32_t connections = 0;
+  absl::Duration round_trip;        // of this message, through both programs
+  absl::Duration tcp_rtt;           // smoothed, as the kernel has it
+  uint64_t rate_bytes_per_sec = 0;  // at which bulk data last arrived there; 0: none was sent
+};
+
 enum class NodeChange { kRemove, kBan, kUnban, kRole };
 
 struct JobPlan {

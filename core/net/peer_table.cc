@@ -24,6 +24,13 @@ void AddTo(TrafficCounters& sum, const TrafficCounters& more) {
   sum.bytes_received += more.bytes_received;
 }
 
+// The rate of what goes over a connection for control says nothing about the path.
+void Close(TrafficCounters& closed, const Link& link) {
+  const TrafficCounters last = link.connection().counters();
+  AddTo(closed, last);
+  if (link.stripe() && last.rate_bytes_per_sec > 0) closed.rate_bytes_per_sec = last.rate_bytes_per_sec;
+}
+
 absl::Status ShutDown() { return absl::UnavailableError("the transport has shut down"); }
 
 }  // namespace
@@ -325,7 +332,7 @@ void PeerTable::RemoveLink(const std::shared_ptr<Connection>& connection, const 
   links_.erase(it);
   Peer& peer = peers_[id];
   std::erase(peer.links, link);
-  AddTo(peer.closed, connection->counters());
+  Close(peer.closed, *link);
   link->EndStreams(why);
   const bool mains_left = std::any_of(peer.links.begin(), peer.links.end(),
                                       [](const LinkPtr& other) { return !other->stripe(); });
@@ -333,7 +340,7 @@ void PeerTable::RemoveLink(const std::shared_ptr<Connection>& connection, const 
     // Bulk connections alone cannot reach the peer; they go with the last main one.
     for (const LinkPtr& stripe : std::exchange(peer.links, {})) {
       links_.erase(&stripe->connection());
-      AddTo(peer.closed, stripe->connection().counters());
+      Close(peer.closed, *stripe);
       stripe->connection().Close(absl::UnavailableError("the main connection is gone"));
       stripe->EndStreams(why);
     }
@@ -436,12 +443,23 @@ TrafficCounters PeerTable::counters(const NodeId& peer) const {
   if (entry == nullptr) return {};
   TrafficCounters sum = entry->closed;
   const LinkPtr main = Main(*entry);
+  uint64_t rate = 0;
   for (const LinkPtr& link : entry->links) {
     const TrafficCounters now = link->connection().counters();
     AddTo(sum, now);
     if (link == main) sum.rtt = now.rtt;
+    if (link->stripe()) rate = std::max(rate, now.rate_bytes_per_sec);
   }
+  if (rate > 0) sum.rate_bytes_per_sec = rate;
   return sum;
+}
+
+std::optional<PeerPath> PeerTable::path(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  const LinkPtr main = entry == nullptr ? nullptr : Main(*entry);
+  if (main == nullptr) return std::nullopt;
+  return PeerPath{EndpointText(main->connection().remote()), main->connection().dialled(),
+                  static_cast<int>(entry->links.size())};
 }
 
 TrafficCounters PeerTable::total_counters() const {

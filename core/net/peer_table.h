@@ -47,6 +47,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   Registration Watch(Transport::PeerWatcher watcher);
   TrafficCounters counters(const NodeId& peer) const;
   TrafficCounters total_counters() const;
+  std::optional<PeerPath> path(const NodeId& peer) const;
   size_t ConnectionCount(const NodeId& peer) const;
 
  private:

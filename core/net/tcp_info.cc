@@ -48,7 +48,8 @@ std::optional<TrafficCounters> ReadTcpInfo(int socket) {
   if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
   return TrafficCounters{.bytes_sent = info.tcpi_bytes_acked,
                          .bytes_received = info.tcpi_bytes_received,
-                         .rtt = absl::Microseconds(info.tcpi_rtt)};
+                         .rtt = absl::Microseconds(info.tcpi_rtt),
+                         .rate_bytes_per_sec = info.tcpi_delivery_rate};
 }
 
 void TuneSocket(int socket, const std::string& congestion_control) {

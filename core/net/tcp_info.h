@@ -11,7 +11,8 @@
 
 namespace gdf::net {
 
-// The connection's payload bytes acknowledged and received, and its smoothed round-trip time.
+// The connection's payload bytes acknowledged and received, its smoothed round-trip time, and the rate
+// of its last deliveries, whatever they were.
 // nullopt when the kernel does not say.
 std::optional<TrafficCounters> ReadTcpInfo(int socket);
 

@@ -118,5 +118,6 @@ Registration TlsTransport::WatchPeers(PeerWatcher watcher) {
 }
 TrafficCounters TlsTransport::counters(NodeId peer) const { return parts_->peers->counters(peer); }
 TrafficCounters TlsTransport::total_counters() const { return parts_->peers->total_counters(); }
+std::optional<PeerPath> TlsTransport::path(NodeId peer) const { return parts_->peers->path(peer); }
 
 }  // namespace gdf::net

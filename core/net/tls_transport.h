@@ -50,6 +50,7 @@ class TlsTransport final : public Transport {
   std::vector<NodeId> Peers() const override;
   Registration WatchPeers(PeerWatcher watcher) override;
   TrafficCounters counters(NodeId peer) const override;
+  std::optional<PeerPath> path(NodeId peer) const override;
   TrafficCounters total_counters() const override;
 
  private:

@@ -100,6 +100,16 @@ struct TrafficCounters {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
   absl::Duration rtt;
+  // At which the kernel last saw bulk data arrive at the peer, by the fastest of the connections that are open or, when
+  // none is, by the one that closed last; 0: none went there.
+  uint64_t rate_bytes_per_sec = 0;
+};
+
+// How a connected peer is reached.
+struct PeerPath {
+  std::string remote;     // "192.0.2.1:7420": the other end of the connection that control messages take
+  bool dialled = false;   // by this node; else by the peer
+  int connections = 0;    // with those for bulk data
 };
 
 // The status of a call to `peer`, or of a stream with it, with the peer named in the message: what
@@ -162,7 +172,8 @@ class Transport {
   virtual Registration WatchPeers(PeerWatcher watcher) = 0;
 
   virtual TrafficCounters counters(NodeId peer) const = 0;
-  virtual TrafficCounters total_counters() const = 0;  // rtt: zero
+  virtual TrafficCounters total_counters() const = 0;  // rtt and rate: zero
+  virtual std::optional<PeerPath> path(NodeId peer) const = 0;  // nullopt while not connected
 };
 
 }  // namespace gdf::net

@@ -5,6 +5,7 @@
 #include "core/trust/invite.h"
 #include "gdfd/services/backup.h"
 #include "gdfd/services/control_service.h"
+#include "gdfd/services/ping.h"
 #include "gdfd/services/to_proto.h"
 #include "gdfd/version.h"
 
@@ -300,6 +301,34 @@ grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNo
     default:
       return ToGrpc(absl::InvalidArgumentError("no change is named"));
   }
+}
+
+grpc::Status ControlService::Ping(grpc::ServerContext*, const v1::PingRequest* request,
+                                  v1::PingReply* reply) {
+  if (absl::Status allowed = CheckOperator("ping a node"); !allowed.ok()) return ToGrpc(allowed);
+  absl::StatusOr<state::Member> member =
+      bridge_.OnExecutor([&] { return node_.state.FindMember(request->node()); });
+  if (!member.ok()) return ToGrpc(member.status());
+  if (member->id == node_.transport.self()) {
+    return ToGrpc(absl::InvalidArgumentError(absl::StrCat("'", request->node(), "' is this node")));
+  }
+  const absl::StatusOr<absl::Duration> took = bridge_.Await<absl::StatusOr<absl::Duration>>(
+      [&] { return services::Ping(node_.transport, member->id, kAnswerWithin); });
+  return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
+    if (!took.ok()) return absl::Status(took.status().code(), Names().In(ToStd(took.status().message())));
+    const std::optional<net::PeerPath> path = node_.transport.path(member->id);
+    if (!path) return absl::UnavailableError("the connection was lost after the answer");
+    const net::TrafficCounters counters = node_.transport.counters(member->id);
+    reply->set_id(member->id.ToString());
+    reply->set_name(member->profile.name);
+    reply->set_remote(path->remote);
+    reply->set_dialled(path->dialled);
+    reply->set_connections(static_cast<uint32_t>(path->connections));
+    reply->set_round_trip_seconds(absl::ToDoubleSeconds(*took));
+    reply->set_tcp_rtt_seconds(absl::ToDoubleSeconds(counters.rtt));
+    reply->set_rate_bytes_per_sec(counters.rate_bytes_per_sec);
+    return absl::OkStatus();
+  }));
 }
 
 bool ControlService::IsInForce(const NodeId& next) const {

@@ -57,6 +57,8 @@ class ControlService final : public control::v1::Control::Service {
                          control::v1::ListNodesReply*) override;
   grpc::Status ChangeNode(grpc::ServerContext*, const control::v1::ChangeNodeRequest*,
                           control::v1::ChangeNodeReply*) override;
+  grpc::Status Ping(grpc::ServerContext*, const control::v1::PingRequest*,
+                    control::v1::PingReply*) override;
   grpc::Status RotateKey(grpc::ServerContext*, const control::v1::RotateKeyRequest*,
                          control::v1::RotateKeyReply*) override;
   grpc::Status Backup(grpc::ServerContext*, const control::v1::BackupRequest*,

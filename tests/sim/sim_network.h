@@ -101,6 +101,7 @@ class SimTransport final : public net::Transport {
   net::Registration WatchPeers(PeerWatcher watcher) override;
   net::TrafficCounters counters(NodeId peer) const override;
   net::TrafficCounters total_counters() const override;
+  std::optional<net::PeerPath> path(NodeId) const override { return std::nullopt; }
 
   // Nothing leaves this node any more: between a crash and its effect.
   void Mute() { muted_ = true; }

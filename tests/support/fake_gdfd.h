@@ -44,6 +44,9 @@ class FakeGdfd final : public v1::Control::Service {
   v1::PlanReply plan_reply;
   v1::SubmitReply submit_reply;
   v1::ListNodesReply nodes_reply;
+  v1::PingReply ping_reply;
+  v1::PingRequest ping_request;
+  int pings = 0;
   v1::ListJobsReply jobs_reply;
   v1::GetJobReply job_reply;
   // One list of updates for each WatchJob call in turn; the last one serves all later calls.
@@ -68,6 +71,12 @@ class FakeGdfd final : public v1::Control::Service {
 
   grpc::Status Status(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) override {
     *reply = status_reply;
+    return error;
+  }
+  grpc::Status Ping(grpc::ServerContext*, const v1::PingRequest* request, v1::PingReply* reply) override {
+    ping_request = *request;
+    ++pings;
+    *reply = ping_reply;
     return error;
   }
   grpc::Status CreateNetwork(grpc::ServerContext*, const v1::CreateNetworkRequest*, v1::CreateNetworkReply* reply) override {

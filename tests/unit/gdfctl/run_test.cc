@@ -194,7 +194,7 @@ TEST_CASE("What standard output does not take is an error of every command, and 
   gdfd.generate_pieces = {sampled};
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"--help"}, {"job", "logs", "--help"}, {"--version"}, {"status"}, {"status", "-w"}, {"status", "-w", "--json"},
-           {"network", "create", "n"}, {"invite"}, {"invite", "--json"}, {"node", "list"}, {"job", "list"}, {"job", "list", "--json"},
+           {"network", "create", "n"}, {"invite"}, {"invite", "--json"}, {"node", "list"}, {"ping", "alpha"}, {"job", "list"}, {"job", "list", "--json"},
            {"job", "logs", "j1"}, {"job", "logs", "-f", "j1"}, {"job", "logs", "-f", "--json", "j1"},
            {"job", "export", "j1", gdfd.folder() + "/out"}, {"generate", "j1", "--prompt", "x"},
            {"generate", "j1", "--prompt", "x", "--json"}, {"submit", job}, {"plan", job}, {"validate", "--json", job},
@@ -208,6 +208,31 @@ TEST_CASE("What standard output does not take is an error of every command, and 
   }
   // What was made all the same can be undone.
   CHECK(RunOnFullDisk({"--socket", gdfd.socket(), "invite"}).err.find("invite revoke i1") != std::string::npos);
+}
+
+TEST_CASE("Ping prints a line for each answer, then the path; JSON an object each") {
+  FakeGdfd gdfd;
+  gdfd.ping_reply.set_name("beta");
+  gdfd.ping_reply.set_remote("192.0.2.7:7420");
+  gdfd.ping_reply.set_connections(2);
+  gdfd.ping_reply.set_round_trip_seconds(0.0213);
+  gdfd.ping_reply.set_tcp_rtt_seconds(0.020);
+  const Outcome outcome = RunOn(gdfd, {"ping", "beta", "-c", "2"});
+  CHECK(outcome.code == 0);
+  CHECK(gdfd.pings == 2);
+  CHECK(gdfd.ping_request.node() == "beta");
+  CHECK(outcome.out == "beta at 192.0.2.7:7420 (it dialled): 21.3 ms\nbeta at 192.0.2.7:7420 (it dialled): 21.3 ms\n");
+  CHECK(outcome.err == "directly, over 2 connections; TCP's round trip 20.0 ms; no bulk data went there yet\n");
+  gdfd.ping_reply.set_dialled(true);
+  gdfd.ping_reply.set_rate_bytes_per_sec(uint64_t{3} << 20);
+  CHECK(RunOn(gdfd, {"ping", "beta"}).err.find("bulk data last arrived there at 3.0 MiB/s") != std::string::npos);
+  CHECK(gdfd.pings == 6);
+  const json one = json::parse(RunOn(gdfd, {"ping", "beta", "--json", "-c", "1"}).out);
+  CHECK(one["ping"]["dialled"] == true);
+  CHECK(one["ping"]["rate_bytes_per_sec"] == 3 << 20);
+  CHECK(RunOn(gdfd, {"ping", "beta", "-c", "0"}).code == 4);
+  gdfd.error = grpc::Status(grpc::StatusCode::UNAVAILABLE, "node beta cannot be reached");
+  CHECK(RunOn(gdfd, {"ping", "beta"}).code == 2);
 }
 
 TEST_CASE("The daemon's refusals keep their codes") {

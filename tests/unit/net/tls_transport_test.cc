@@ -156,6 +156,31 @@ TEST_CASE("net: streams carry messages both ways in order") {
   }
 }
 
+TEST_CASE("net: the path to a peer, and the rate of the bulk data that went there, also once its connection is closed") {
+  TlsTransportOptions options = Loopback();
+  options.idle_stripe = absl::Milliseconds(200);
+  TestNode a(1, options), b(2, options);
+  a.Knows(b);
+  b.ServeStream("sink", Sink);
+  const auto rate = [&](TestNode& from, TestNode& to) {
+    return from.On([&] { return from.transport().counters(to.id()).rate_bytes_per_sec; });
+  };
+  CHECK_FALSE(a.On([&] { return a.transport().path(b.id()); }));
+  b.Serve("echo", Echo);
+  REQUIRE(a.Call(b.id(), "echo", Buffer("hi")).ok());
+  CHECK(rate(a, b) == 0);  // control data is no measure
+  REQUIRE(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 8); }).ok());
+  CHECK(rate(a, b) > 0);
+  const auto path = a.On([&] { return a.transport().path(b.id()); });
+  REQUIRE(path);
+  CHECK(path->remote == b.address());
+  CHECK(path->dialled);
+  CHECK(path->connections >= 1);
+  CHECK_FALSE(b.On([&] { return b.transport().path(a.id()); })->dialled);
+  a.Eventually([&] { return a.transport().ConnectionCount(b.id()) == 1; });
+  CHECK(rate(a, b) > 0);
+}
+
 TEST_CASE("net: control calls stay quick while bulk flows, within the upload limit") {
   TlsTransportOptions options = Loopback();
   options.limits.upload_bytes_per_sec = 50'000'000;

@@ -90,6 +90,37 @@ TEST_CASE("Create, invite, join, list, change and remove by the control API") {
   CHECK(status->warnings[0].find("banned") != std::string::npos);
 }
 
+TEST_CASE("A ping tells the path to a node and how long a message takes, or why none comes back") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  auto n2 = std::make_unique<ServiceNode>(loop, 2);
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  REQUIRE(n2->Client()
+              ->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "zwei")
+              .ok());
+  const auto to_coordinator = n2->Client()->Ping("n1");
+  INFO(to_coordinator.status());
+  REQUIRE(to_coordinator.ok());
+  CHECK(to_coordinator->id == n1.member().id().ToString());
+  CHECK(to_coordinator->remote == n1.member().address());
+  CHECK(to_coordinator->dialled);
+  CHECK(to_coordinator->connections == 1);
+  CHECK(to_coordinator->round_trip > absl::ZeroDuration());
+  CHECK(to_coordinator->tcp_rtt > absl::ZeroDuration());
+  CHECK(to_coordinator->rate_bytes_per_sec == 0);
+  const std::string id = n2->member().id().ToString();
+  REQUIRE(loop.Comes([&] { return n1.member().state().member(n2->member().id()).ok(); }));
+  const auto back = n1.Client()->Ping(id.substr(0, 8));
+  INFO(back.status());
+  REQUIRE(back.ok());
+  CHECK(back->name == "zwei");
+  CHECK_FALSE(back->dialled);
+  CHECK(Says(n1.Client()->Ping("n1").status(), StatusCode::kInvalidArgument, "'n1' is this node"));
+  CHECK(Says(n1.Client()->Ping("nobody").status(), StatusCode::kNotFound, "nobody"));
+  n2.reset();
+  CHECK(Says(n1.Client()->Ping("zwei").status(), StatusCode::kUnavailable, "zwei"));
+}
+
 TEST_CASE("A member leaves, a coordinator may not") {
   LoopThread loop;
   ServiceNode n1(loop, 1), n2(loop, 2);

@@ -13,6 +13,7 @@
 #include "gdfd/jobs/network_coordinator.h"
 #include "gdfd/node.h"
 #include "gdfd/services/control_server.h"
+#include "gdfd/services/ping.h"
 #include "tests/sim/sim_worker.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_network.h"
@@ -60,6 +61,7 @@ class ServiceNode {
     StopServing();
     loop_.On([this] {
       node_.reset();
+      pings_.Reset();
       host_.reset();
       scheduler_.reset();
       swarm_.reset();
@@ -116,6 +118,7 @@ class ServiceNode {
                                                         [this] { return scheduler_.get(); });
     });
     host_->Start();
+    pings_ = ServePings(member_.transport());
     node_ = std::make_unique<Node>(Node{loop_.executor(),
                                         rng_,
                                         files_,
@@ -162,6 +165,7 @@ class ServiceNode {
   std::unique_ptr<swarm::Swarm> swarm_;
   std::unique_ptr<jobs::Scheduler> scheduler_;
   std::unique_ptr<jobs::JobHost> host_;
+  net::Registration pings_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<ControlServer> control_;
   std::string restarted_;

@@ -1,0 +1,31 @@
+#include "gdfd/services/ping.h"
+
+#include "core/base/status_macros.h"
+
+namespace gdf::services {
+namespace {
+
+constexpr char kMethod[] = "gdf.ping";
+
+Task<absl::StatusOr<Buffer>> Answer(NodeId, Buffer) { co_return Buffer(); }
+
+}  // namespace
+
+net::Registration ServePings(net::Transport& transport) {
+  return transport.HandleCall(kMethod, Answer, {.max_message_bytes = 0});
+}
+
+Task<absl::StatusOr<absl::Duration>> Ping(net::Transport& transport, NodeId peer,
+                                          absl::Duration timeout) {
+  if (!transport.Connected(peer)) {
+    absl::StatusOr<Buffer> first = co_await transport.Call(peer, kMethod, Buffer(), timeout);
+    GDF_CO_RETURN_IF_ERROR(first.status());
+  }
+  const Clock& clock = transport.executor().clock();
+  const absl::Duration begun = clock.Monotonic();
+  absl::StatusOr<Buffer> reply = co_await transport.Call(peer, kMethod, Buffer(), timeout);
+  GDF_CO_RETURN_IF_ERROR(reply.status());
+  co_return clock.Monotonic() - begun;
+}
+
+}  // namespace gdf::services
