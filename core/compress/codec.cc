@@ -240,6 +240,8 @@ absl::StatusOr<std::unique_ptr<Codec>> Codec::Create(const CodecSpec& spec) {
     case CodecKind::kTopK2:
     case CodecKind::kTopK8:
       return MakeTopKCodec(spec, kernels);
+    case CodecKind::kDct:
+      return MakeDctCodec(spec, kernels);
   }
   return spec.Check();
 }

@@ -14,6 +14,7 @@ namespace gdf::compress {
 
 // `spec` fits the kind; `kernels` must outlive the codec.
 std::unique_ptr<Codec> MakeTopKCodec(const CodecSpec& spec, const Kernels& kernels);
+std::unique_ptr<Codec> MakeDctCodec(const CodecSpec& spec, const Kernels& kernels);
 
 // kInvalidArgument for packed bytes that no encoder of finite values writes.
 absl::Status BadPacked(const Codec& codec, const std::string& message);

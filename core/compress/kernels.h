@@ -39,6 +39,9 @@ struct Kernels {
   void (*select)(const float* in, size_t count, size_t k, uint16_t* indices);
   void (*random)(uint64_t seed, uint64_t group, uint32_t* words);  // the words of a group of values: philox.h
   EncodeStochastic int8_stochastic, int4_stochastic;
+  // The DCT-II of kDctSize values, limited to kDctLimit, and the sum of `count` of its functions.
+  void (*dct)(const float* in, float* out);
+  void (*inverse_dct)(const float* coefficients, const uint8_t* indices, size_t count, float* out);
 };
 
 const Kernels& ScalarKernels();

@@ -19,6 +19,8 @@ const Kernels& ScalarKernels() {
       scalar::Random,
       scalar::EncodeStochastic<Int8Code>,
       scalar::EncodeStochastic<Int4Code>,
+      scalar::Dct,
+      scalar::InverseDct,
   };
   return kKernels;
 }

@@ -491,6 +491,50 @@ void Random(uint64_t seed, uint64_t group, uint32_t* words) {
   }
 }
 
+// --- The DCT ---
+
+HWY_INLINE Floats LoadLimited(const float* in) {
+  return hn::Min(hn::Max(hn::LoadU(kFloat, in), Float(-kDctLimit)), Float(kDctLimit));
+}
+
+HWY_INLINE Floats Accumulated(Floats acc, Floats weight, const float* values) {
+  return hn::Add(acc, hn::Mul(weight, hn::LoadU(kFloat, values)));
+}
+
+// Lanes are coefficients; two vectors of even and two of odd ones at a time.
+void Dct(const float* in, float* out) {
+  float sums[kDctHalf], differences[kDctHalf];
+  for (size_t i = 0; i < kDctHalf; i += Lanes()) {
+    const Floats a = LoadLimited(in + i);
+    const Floats b = hn::Reverse(kFloat, LoadLimited(in + kDctSize - Lanes() - i));
+    hn::StoreU(hn::Add(a, b), kFloat, sums + i);
+    hn::StoreU(hn::Sub(a, b), kFloat, differences + i);
+  }
+  for (size_t j = 0; j < kDctHalf; j += 2 * Lanes()) {
+    Floats even0 = hn::Zero(kFloat), even1 = even0, odd0 = even0, odd1 = even0;
+    for (size_t i = 0; i < kDctHalf; ++i) {
+      const float* factors = kDctTables.forward[i] + j;
+      const Floats sum = Float(sums[i]), difference = Float(differences[i]);
+      even0 = Accumulated(even0, sum, factors);
+      even1 = Accumulated(even1, sum, factors + Lanes());
+      odd0 = Accumulated(odd0, difference, factors + kDctHalf);
+      odd1 = Accumulated(odd1, difference, factors + kDctHalf + Lanes());
+    }
+    hn::StoreInterleaved2(even0, odd0, kFloat, out + 2 * j);
+    hn::StoreInterleaved2(even1, odd1, kFloat, out + 2 * (j + Lanes()));
+  }
+}
+
+void InverseDct(const float* coefficients, const uint8_t* indices, size_t count, float* out) {
+  for (size_t i = 0; i < kDctSize; i += Lanes()) {
+    Floats sum = hn::Zero(kFloat);
+    for (size_t c = 0; c < count; ++c) {
+      sum = Accumulated(sum, Float(coefficients[c]), kDctTables.basis[indices[c]] + i);
+    }
+    hn::StoreU(sum, kFloat, out + i);
+  }
+}
+
 template <typename L>
 constexpr WordLoops kWordLoops = {EncodeWords<L>, DecodeWords<L>, AccumulateWords<L>};
 template <typename L>
@@ -507,6 +551,7 @@ const Kernels* GetKernels() {
       SumMagnitudes,               {EncodeSigns, DecodeSigns, AccumulateSigns},
       Select,                      Random,
       EncodeStochastic<IntLanes<8>>, EncodeStochastic<IntLanes<4>>,
+      Dct,                         InverseDct,
   };
   return &kernels;
 }

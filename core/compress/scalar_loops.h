@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/compress/bits.h"
+#include "core/compress/dct.h"
 #include "core/compress/kernels.h"
 #include "core/compress/philox.h"
 #include "core/compress/values.h"
@@ -180,6 +181,29 @@ inline void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
   });
   size_t equal = k - CountAtLeast(in, count, kth + 1);
   Take(in, 0, count, kth, &equal, indices);
+}
+
+// Values i and 63 - i have the same factors for an even coefficient and opposite ones for an odd one,
+// so sums and differences are transformed, by ascending i.
+inline void Dct(const float* in, float* out) {
+  std::fill_n(out, kDctSize, 0.0f);
+  for (size_t i = 0; i < kDctHalf; ++i) {
+    const float a = std::clamp(in[i], -kDctLimit, kDctLimit);
+    const float b = std::clamp(in[kDctSize - 1 - i], -kDctLimit, kDctLimit);
+    const float sum = a + b, difference = a - b;
+    for (size_t j = 0; j < kDctHalf; ++j) {
+      out[2 * j] = Accumulate(out[2 * j], sum, kDctTables.forward[i][j]);
+      out[2 * j + 1] = Accumulate(out[2 * j + 1], difference, kDctTables.forward[i][kDctHalf + j]);
+    }
+  }
+}
+
+inline void InverseDct(const float* coefficients, const uint8_t* indices, size_t count, float* out) {
+  std::fill_n(out, kDctSize, 0.0f);
+  for (size_t c = 0; c < count; ++c) {
+    const float* basis = kDctTables.basis[indices[c]];
+    for (size_t i = 0; i < kDctSize; ++i) out[i] = Accumulate(out[i], coefficients[c], basis[i]);
+  }
 }
 
 template <typename W>

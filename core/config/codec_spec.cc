@@ -32,6 +32,7 @@ constexpr KindName kKinds[] = {
     {CodecKind::kSign, "sign", Option::kBlock, 1024},
     {CodecKind::kTopK2, "topk2", Option::kK, 64},
     {CodecKind::kTopK8, "topk8", Option::kK, 64},
+    {CodecKind::kDct, "dct", Option::kK, 4},
 };
 
 const KindName* Find(CodecKind kind) {
@@ -50,7 +51,8 @@ std::string Names() {
 
 std::string Ranges() {
   return absl::StrCat("BLOCK a power of two from ", CodecSpec::kMinBlock, " to ",
-                      CodecSpec::kMaxBlock, ", K from 1 to ", CodecSpec::kMaxK);
+                      CodecSpec::kMaxBlock, ", K from 1 to ", CodecSpec::kMaxK, ", for dct to ",
+                      CodecSpec::kMaxDctK);
 }
 
 }  // namespace
@@ -65,7 +67,8 @@ absl::Status CodecSpec::Check() const {
   const bool block_fits = known->option == Option::kBlock
                               ? std::has_single_bit(block) && block >= kMinBlock && block <= kMaxBlock
                               : block == 0;
-  const bool k_fits = known->option == Option::kK ? k >= 1 && k <= kMaxK : k == 0;
+  const uint32_t max_k = kind == CodecKind::kDct ? kMaxDctK : kMaxK;
+  const bool k_fits = known->option == Option::kK ? k >= 1 && k <= max_k : k == 0;
   if (block_fits && k_fits && (known->can_be_stochastic || !stochastic)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("codec ", known->name, " with block ", block,
                                                  " and k ", k, stochastic ? ", stochastic" : "",

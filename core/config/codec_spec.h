@@ -22,6 +22,7 @@ enum class CodecKind : uint8_t {
   kSign = 7,
   kTopK2 = 8,
   kTopK8 = 9,
+  kDct = 10,
 };
 
 // Which codec, with its options.
@@ -30,16 +31,18 @@ struct CodecSpec {
   static constexpr uint32_t kMaxBlock = 4096;
   static constexpr uint32_t kChunk = 4096;  // values of which a top-k codec keeps k
   static constexpr uint32_t kMaxK = 1024;
+  static constexpr uint32_t kMaxDctK = 32;  // of 64 coefficients
 
   CodecKind kind = CodecKind::kFp32;
   uint32_t block = 0;  // of a block codec: values under one scale, a power of two; else 0
-  uint32_t k = 0;      // of a top-k codec: values kept of each chunk; else 0
+  uint32_t k = 0;  // of a top-k codec: values kept of each chunk; of dct: coefficients kept of each
+                   // 64; else 0
   bool stochastic = false;  // of int8 and int4: rounded up or down by chance, else to the nearest
 
   // "fp32", "bf16", "fp16"; a block codec, "int8", "int4", "fp4" or "sign", with ":BLOCK" or its
-  // usual block, after which int8 and int4 can have ":stochastic"; or a top-k codec, "topk2" (values
-  // of 2 bits) or "topk8" (int8), with ":K" or its usual k. kInvalidArgument, "must be one of ...",
-  // for anything else.
+  // usual block, after which int8 and int4 can have ":stochastic"; or "topk2" (values of 2 bits),
+  // "topk8" (int8) or "dct" (int8), with ":K" or its usual k. kInvalidArgument, "must be one of
+  // ...", for anything else.
   static absl::StatusOr<CodecSpec> Parse(std::string_view text);
 
   // kInvalidArgument for an unknown kind or a block, k or rounding that it cannot have.

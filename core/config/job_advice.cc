@@ -7,7 +7,7 @@ namespace {
 
 // Codecs that leave most of a delta out of each round: without feedback that part is never sent.
 bool NeedsErrorFeedback(CodecKind kind) {
-  return kind == CodecKind::kSign || kind == CodecKind::kTopK2 || kind == CodecKind::kTopK8;
+  return kind == CodecKind::kSign || kind == CodecKind::kTopK2 || kind == CodecKind::kTopK8 || kind == CodecKind::kDct;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gdf::compress;
   static constexpr const char* kCodecs[] = {"fp32",    "bf16", "fp16",    "int8:64", "int8:256", "int4:64", "int4:4096",
                                             "fp4:128", "sign:64", "topk2:3", "topk2", "topk8",    "topk8:1024",
-                                            "int8:64:stochastic", "int4:128:stochastic"};
+                                            "int8:64:stochastic", "int4:128:stochastic", "dct:1", "dct", "dct:32"};
   if (size < 3) return 0;
   const auto codec = *Codec::Create(*CodecSpec::Parse(kCodecs[data[0] % std::size(kCodecs)]));
   const size_t count = (data[1] | size_t{data[2]} << 8) % 10000;

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       BestSeconds([&] { std::memcpy(out.data(), values.data(), n * sizeof(float)); });
   Report("memcpy", "", n, copy, [&] { std::memcpy(out.data(), values.data(), n * sizeof(float)); });
   Report("", "check finite", n, copy, [&] { GDF_CHECK(gdf::tensor::AllFinite(values.span())); });
-  for (const char* name : {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096", "int8:stochastic", "int4", "int4:stochastic", "fp4", "sign", "topk2", "topk8"}) {
+  for (const char* name : {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096", "int8:stochastic", "int4", "int4:stochastic", "fp4", "sign", "topk2", "topk8", "dct"}) {
     const auto codec = *gdf::compress::Codec::Create(*gdf::compress::CodecSpec::Parse(name));
     std::vector<uint8_t> packed(codec->PackedSize(n));
     Report(name, "encode", n, copy, [&] { codec->Encode(values.span(), absl::MakeSpan(packed)); });

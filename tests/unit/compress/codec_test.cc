@@ -45,7 +45,7 @@ std::vector<float> Values(size_t n, uint32_t seed) {
 
 const char* const kAll[] = {"fp32", "bf16", "fp16", "int8:64", "int8", "int8:4096",
                             "int4:64", "int4", "int4:4096", "fp4", "fp4:4096",
-                            "sign:64", "sign", "topk2:1", "topk2", "topk8", "topk8:1000",
+                            "sign:64", "sign", "topk2:1", "topk2", "topk8", "topk8:1000", "dct:1", "dct", "dct:32",
                             "int8:64:stochastic", "int8:stochastic", "int4:128:stochastic"};
 
 TEST_CASE("codec specs are read and written") {
@@ -62,6 +62,7 @@ TEST_CASE("codec specs are read and written") {
                                                         {"sign", "sign:1024"},
                                                         {"topk2", "topk2:64"},
                                                         {"topk8:1", "topk8:1"},
+                                                        {"dct", "dct:4"},
                                                         {"int8:stochastic", "int8:256:stochastic"},
                                                         {"int4:64:stochastic", "int4:64:stochastic"}}) {
     const absl::StatusOr<CodecSpec> spec = CodecSpec::Parse(text);
@@ -73,17 +74,17 @@ TEST_CASE("codec specs are read and written") {
   for (const char* text :
        {"", "FP32", "int8:", "int8:0", "int8:32", "int8:8192", "int8:100", "int8:+64", "int8:064",
         "int8: 64", "int8:-64", "int8:4294967360", "int8:64x", "int5", "int4:32", "fp4:63", "fp16:64", "fp32:64", "bf16 ",
-        "topk2:0", "topk2:1025", "topk", "sign:100", "fp4:stochastic", "fp32:stochastic", ":stochastic", "int8:stochastic:64",
+        "topk2:0", "topk2:1025", "topk", "dct:0", "dct:33", "sign:100", "fp4:stochastic", "fp32:stochastic", ":stochastic", "int8:stochastic:64",
         "int8:064:stochastic", "int8:stochastic:stochastic", "int8::stochastic", "topk8:64:stochastic"}) {
     INFO(text);
     const absl::Status status = CodecSpec::Parse(text).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     CHECK_THAT(std::string(status.message()), Contains("must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
                                                           "int4[:BLOCK][:stochastic], fp4[:BLOCK], "
-                                                          "sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two "
-                                                          "from 64 to 4096, K from 1 to 1024"));
+                                                          "sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two "
+                                                          "from 64 to 4096, K from 1 to 1024, for dct to 32"));
   }
-  CHECK(!Codec::Create({static_cast<CodecKind>(10), 256}).ok());
+  CHECK(!Codec::Create({static_cast<CodecKind>(11), 256}).ok());
   CHECK(!Codec::Create({CodecKind::kInt8, 0}).ok());
   CHECK(!Codec::Create({CodecKind::kInt8, 96}).ok());
   CHECK(!Codec::Create({CodecKind::kBf16, 64}).ok());
@@ -329,6 +330,52 @@ TEST_CASE("top-k bytes of indices that are out of order, out of range, too few o
   CHECK(refuses(3, 0x3F));  // levels in the wrong order
 }
 
+TEST_CASE("dct packed bytes worked out by hand") {
+  // 64 values of 15.875 have coefficient 0 alone, 8 * 15.875 = 127: scale 1, code 127, index 0 in 6 bits.
+  const Bytes flat = {0x00, 0x00, 0x80, 0x3F, 0x7F, 0x00};
+  CHECK(Encode(*Make("dct:1"), std::vector<float>(64, 15.875f)) == flat);
+  CHECK(Decode(*Make("dct:1"), flat, 64) == std::vector<float>(64, 15.875f));
+  // Function 32 is 1/8 for values 0, 3, 4, 7, ... and -1/8 for 1, 2, 5, 6, ...: sqrt(1/32) times cos(pi / 4 + i pi / 2).
+  // A second chunk of it: codes 127 and -127, indices 0 and 32 from the lowest bit: 0x20 << 6 = 0x0800.
+  std::vector<float> two(128, 15.875f);
+  for (size_t i = 64; i < 128; ++i) two[i] = i % 4 == 0 || i % 4 == 3 ? -15.875f : 15.875f;
+  CHECK(Encode(*Make("dct:1"), two) == Bytes{0x00, 0x00, 0x80, 0x3F, 0x7F, 0x81, 0x00, 0x08});
+  // 4 of 64 coefficients: 4 bytes of scale, 256 codes and 192 bytes of indices for 4096 values, 0.883 bits a value.
+  CHECK(Make("dct")->PackedSize(4096) == 452);
+  // A short last chunk goes with zeros after it: 32 values of 2 give 0.125 * 64 = 8 first, then more.
+  const std::vector<float> short_chunk = Decode(*Make("dct:32"), Encode(*Make("dct:32"), std::vector<float>(32, 2.0f)), 32);
+  for (const float value : short_chunk) CHECK(std::abs(value - 2.0f) < 0.3f);
+  // What 4 functions make comes back to half a scale for each.
+  std::vector<float> waves(64);
+  for (size_t i = 0; i < 64; ++i) {
+    for (const int k : {1, 5, 20, 63}) {
+      waves[i] += static_cast<float>(std::cos(std::acos(-1.0) * (2.0 * static_cast<double>(i) + 1) * k / 128));
+    }
+  }
+  const std::vector<float> decoded = Decode(*Make("dct:4"), Encode(*Make("dct:4"), waves), 64);
+  // Each coefficient is sqrt(32): a scale of sqrt(32) / 127, half of it times sqrt(1/32) for each function.
+  for (size_t i = 0; i < 64; ++i) CHECK(std::abs(decoded[i] - waves[i]) <= 4 * 0.5 / 127 + 1e-5);
+}
+
+TEST_CASE("dct bytes that nothing is encoded to are refused") {
+  const auto codec = Make("dct:2");
+  std::vector<float> out(64);
+  const auto decodes = [&](const Bytes& packed) {
+    const bool good = codec->Decode(packed, absl::MakeSpan(out)).ok();
+    CHECK(codec->DecodeAccumulate(packed, 1.0f, absl::MakeSpan(out)).ok() == good);
+    return good;
+  };
+  // Indices 1 and 2: 1 | 2 << 6 = 0x0081.
+  CHECK(decodes({0x00, 0x00, 0x80, 0x3F, 0x7F, 0x01, 0x81, 0x00}));
+  CHECK(!decodes({0x00, 0x00, 0x80, 0x3F, 0x7F, 0x01, 0x41, 0x00}));  // 1 and 1
+  CHECK(!decodes({0x00, 0x00, 0x80, 0x3F, 0x7F, 0x01, 0x42, 0x00}));  // 2 and 1
+  CHECK(!decodes({0x00, 0x00, 0x80, 0x3F, 0x7F, 0x01, 0x81, 0x10}));  // a bit after the last
+  CHECK(!decodes({0x00, 0x00, 0x80, 0x3F, 0x80, 0x01, 0x81, 0x00}));  // -128
+  CHECK(decodes({0x00, 0x00, 0x80, 0x78, 0x7F, 0x7F, 0x81, 0x00}));   // 2^114
+  for (const float value : out) CHECK(std::isfinite(value));
+  CHECK(!decodes({0x01, 0x00, 0x80, 0x78, 0x7F, 0x7F, 0x81, 0x00}));
+}
+
 TEST_CASE("int8 handles the ends of the float32 range") {
   const auto codec = Make("int8:64");
   // Below 127 * 2^-126 the scale stays at 2^-126 (00 00 80 00): 3 steps, half a step ties to 0.
@@ -350,7 +397,8 @@ TEST_CASE("every codec stays within its error bound") {
     const size_t block = codec->block();
     for (const size_t n : {1, 63, 64, 65, 255, 1000, 9001}) {
       for (const float magnitude : {1.0f, 1e-38f, 1e-44f, 1e37f}) {
-        if (name == std::string("fp16") && magnitude > 1.0f) continue;  // its range ends at 65504
+        const bool ends = name == std::string("fp16") || name[0] == 'd';  // at 65504, at 2^117
+        if (ends && magnitude > 1.0f) continue;
         std::vector<float> values = Values(n, static_cast<uint32_t>(n));
         for (float& value : values) value *= magnitude;
         const std::vector<float> decoded = Decode(*codec, Encode(*codec, values), n);

@@ -145,13 +145,13 @@ TEST_CASE("job.yaml: wrong units and values out of range") {
        "job.yaml:11:9: 'train.optimizer.lr' must be a number above 0 and at most 1000, got '0'"},
       {"codec: int8", "codec: int5",
        "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, got 'int5'"},
+       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'int5'"},
       {"codec: int8", "codec: bf16:64",
        "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, got 'bf16:64'"},
+       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'bf16:64'"},
       {"codec: int8", "codec: int8:100",
        "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, got 'int8:100'"},
+       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'int8:100'"},
       {"width: 8,", "width: 70000,",
        "job.yaml:4:38: 'model.gpt2.width' must be a whole number from 1 to 65536, got '70000'"},
   });

@@ -33,7 +33,7 @@ void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<ui
 }
 
 TEST_CASE("all members end with the same mean: every size, codec and number of members") {
-  for (const char* codec : {"fp32", "bf16", "int8:64", "int4", "int8:64:stochastic", "sign:64", "topk2:3", "topk8"}) {
+  for (const char* codec : {"fp32", "bf16", "int8:64", "int4", "int8:64:stochastic", "sign:64", "topk2:3", "topk8", "dct"}) {
     for (size_t members = 1; members <= 8; ++members) {
       std::vector<uint64_t> tokens;
       for (size_t i = 0; i < members; ++i) tokens.push_back(100 + 17 * i);

@@ -1,0 +1,150 @@
+// Of each chunk of 64 values the k largest coefficients of its DCT-II, as DeMo sends them (Peng,
+// Quesnelle, Kingma 2024, arXiv:2411.19870). See docs/formats/codecs.md.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/compress/bits.h"
+#include "core/compress/codecs.h"
+#include "core/compress/dct.h"
+#include "core/compress/values.h"
+
+namespace gdf::compress {
+namespace {
+
+constexpr size_t kScaleBytes = sizeof(float);
+constexpr size_t kIndexBits = 6;
+constexpr size_t kMostKept = CodecSpec::kChunk / kDctSize * CodecSpec::kMaxDctK;
+
+// Of a block: the coefficients that are kept, chunk after chunk.
+struct Kept {
+  std::array<float, kMostKept> values;
+  std::array<uint8_t, kMostKept> indices;
+};
+
+class DctCodec final : public Codec {
+ public:
+  DctCodec(const CodecSpec& spec, const Kernels& kernels) : Codec(spec), kernels_(kernels) {}
+
+  bool is_dense() const override { return false; }
+  uint64_t block() const override { return CodecSpec::kChunk; }
+
+  uint64_t PackedSize(uint64_t num_values) const override {
+    const uint64_t rest = num_values % block();
+    return num_values / block() * BlockBytes(block()) + (rest > 0 ? BlockBytes(rest) : 0);
+  }
+
+  absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const override {
+    return ForChunks(packed, out, [](absl::Span<const float> decoded, float* to) {
+      std::copy(decoded.begin(), decoded.end(), to);
+    });
+  }
+
+  absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
+                                absl::Span<float> acc) const override {
+    return ForChunks(packed, acc, [weight](absl::Span<const float> decoded, float* to) {
+      for (size_t i = 0; i < decoded.size(); ++i) to[i] = Accumulate(to[i], weight, decoded[i]);
+    });
+  }
+
+  double ErrorBound(float max_abs) const override {
+    // The transform keeps lengths: 8 max_abs at most for a chunk, of which the k largest coefficients
+    // have k / 64 of the square or more. Theirs are off by half a scale, 8 max_abs / 127 at most.
+    const double k = spec().k;
+    const double lost = 8.0 * std::sqrt(1.0 - k / kDctSize) + std::sqrt(k) * 4.0 / 127.0;
+    return double{max_abs} * lost * (1.0 + 0x1p-10) + 0x1p-120;
+  }
+
+ private:
+  uint64_t NumKept(uint64_t values) const { return (values + kDctSize - 1) / kDctSize * spec().k; }
+  uint64_t BlockBytes(uint64_t values) const {
+    return kScaleBytes + NumKept(values) + BytesOfBits(NumKept(values) * kIndexBits);
+  }
+
+  void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
+    std::fill(out.begin(), out.end(), uint8_t{0});
+    Kept kept;
+    uint8_t* to = out.data();
+    for (size_t begin = 0; begin < in.size(); begin += block()) {
+      const absl::Span<const float> values = in.subspan(begin, block());
+      const size_t count = Transform(values, &kept);
+      const float most = std::bit_cast<float>(kernels_.max_magnitude(kept.values.data(), count));
+      const float scale = ScaleFor(most, Int8Code::kLevels, kDctMaxScale);
+      std::memcpy(to, &scale, kScaleBytes);
+      kernels_.int8.encode(kept.values.data(), count, scale == 0.0f ? 0.0f : 1.0f / scale, to + kScaleBytes);
+      BitWriter indices(to + kScaleBytes + count);
+      for (size_t i = 0; i < count; ++i) indices.Put(kept.indices[i], kIndexBits);
+      to += BlockBytes(values.size());
+    }
+  }
+
+  // The coefficients of `values` that are kept; returns how many.
+  size_t Transform(absl::Span<const float> values, Kept* kept) const {
+    size_t count = 0;
+    for (size_t begin = 0; begin < values.size(); begin += kDctSize) {
+      const absl::Span<const float> chunk = values.subspan(begin, kDctSize);
+      float padded[kDctSize] = {}, coefficients[kDctSize];
+      uint16_t largest[kDctSize];
+      if (chunk.size() < kDctSize) std::copy(chunk.begin(), chunk.end(), padded);
+      kernels_.dct(chunk.size() < kDctSize ? padded : chunk.data(), coefficients);
+      kernels_.select(coefficients, kDctSize, spec().k, largest);
+      for (size_t i = 0; i < spec().k; ++i, ++count) {
+        kept->values[count] = coefficients[largest[i]];
+        kept->indices[count] = static_cast<uint8_t>(largest[i]);
+      }
+    }
+    return count;
+  }
+
+  template <typename Use>
+  absl::Status ForChunks(absl::Span<const uint8_t> packed, absl::Span<float> values, Use use) const {
+    GDF_RETURN_IF_ERROR(CheckPackedSize(*this, packed.size(), values.size()));
+    Kept kept;
+    const uint8_t* from = packed.data();
+    for (size_t begin = 0; begin < values.size(); begin += block()) {
+      const absl::Span<float> block_values = values.subspan(begin, block());
+      if (!Read(from, NumKept(block_values.size()), &kept)) {
+        return BadPacked(*this, absl::StrCat("the block at value ", begin,
+                                             " has a scale, codes or indices that nothing is encoded to"));
+      }
+      for (size_t at = 0, first = 0; at < block_values.size(); at += kDctSize, first += spec().k) {
+        float decoded[kDctSize];
+        kernels_.inverse_dct(kept.values.data() + first, kept.indices.data() + first, spec().k, decoded);
+        use(absl::MakeConstSpan(decoded).first(std::min(kDctSize, block_values.size() - at)),
+            block_values.data() + at);
+      }
+      from += BlockBytes(block_values.size());
+    }
+    return absl::OkStatus();
+  }
+
+  // False unless the scale and codes are an encoder's, indices ascend in each chunk and the rest is 0.
+  bool Read(const uint8_t* from, size_t count, Kept* kept) const {
+    float scale;
+    std::memcpy(&scale, from, kScaleBytes);
+    if (!IsScale(scale, kDctMaxScale)) return false;
+    if (!kernels_.int8.decode(from + kScaleBytes, count, scale, kept->values.data())) return false;
+    const uint8_t* indices = from + kScaleBytes + count;
+    const size_t bits = count * kIndexBits;
+    bool good = bits % 8 == 0 || indices[bits / 8] >> bits % 8 == 0;
+    for (size_t i = 0; i < count; ++i) {
+      kept->indices[i] = static_cast<uint8_t>(GetBits(indices, BytesOfBits(bits), i * kIndexBits, kIndexBits));
+      good = good && (i % spec().k == 0 || kept->indices[i] > kept->indices[i - 1]);
+    }
+    return good;
+  }
+
+  const Kernels& kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> MakeDctCodec(const CodecSpec& spec, const Kernels& kernels) {
+  return std::make_unique<DctCodec>(spec, kernels);
+}
+
+}  // namespace gdf::compress
