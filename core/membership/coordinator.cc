@@ -27,7 +27,7 @@ constexpr int kMaxWatchStreamsPerPeer = 4 * kMaxWatchesPerPeer;
 
 Coordinator::Coordinator(net::Transport& transport, state::State& state, const Clock& clock)
     : transport_(transport), state_(state), log_(state, clock) {
-  state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(false); });
+  state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(OnlineChanged()); });
   net::MethodOptions watch;
   watch.max_concurrent_per_peer = kMaxWatchStreamsPerPeer;
   net::MethodOptions open;
@@ -46,7 +46,7 @@ Coordinator::Coordinator(net::Transport& transport, state::State& state, const C
       },
       watch));
   registrations_.push_back(
-      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(true); }));
+      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(OnlineChanged()); }));
 }
 
 Coordinator::~Coordinator() {
@@ -62,6 +62,14 @@ std::vector<NodeId> Coordinator::Online() const {
   online.insert(std::upper_bound(online.begin(), online.end(), transport_.self()),
                 transport_.self());
   return online;
+}
+
+// A node that joins is connected before it is a member, one that is put out for a while after.
+bool Coordinator::OnlineChanged() {
+  std::vector<NodeId> online = Online();
+  if (online == online_) return false;
+  online_ = std::move(online);
+  return true;
 }
 
 void Coordinator::Wake(bool presence) {

@@ -55,6 +55,8 @@ class Coordinator {
   absl::Status CheckNotAhead(const NodeId& peer, uint64_t from_index);
   Task<bool> WaitForNews(Watcher& watcher);
   Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
+  // Whether somebody has come or gone since it was asked last.
+  bool OnlineChanged();
   void Wake(bool presence);
   // Ends the oldest watches of `peer` but so many that one more is as many as it may have.
   void MakeRoom(const NodeId& peer);
@@ -64,6 +66,7 @@ class Coordinator {
   state::CommandLog log_;
   std::map<NodeId, Allowance> allowances_;  // of members that have proposed
   std::list<Watcher> watchers_;
+  std::vector<NodeId> online_;  // when OnlineChanged was asked last
   std::map<NodeId, Ahead> ahead_;
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;  // last: its handlers go first

@@ -52,6 +52,24 @@ TEST_CASE("An invite makes a member with its role, whose state follows the coord
   CHECK(loop.On([&] { return *n1.state().StateDigest() == *n2.state().StateDigest(); }));
 }
 
+// kSoon is less than the interval at which everybody is told anyhow.
+TEST_CASE("Those who joined before hear of a joiner, and of one that is put out") {
+  LoopThread loop;
+  TestMember n1(loop, 1), n2(loop, 2), n3(loop, 3);
+  n1.Found();
+  n2.JoinAs(n1, {Role::kContributor});
+  n3.JoinAs(n1, {Role::kContributor});
+  const auto online = [&](TestMember& node) {
+    return loop.Comes([&] { return node.membership().Online() == n1.membership().Online(); });
+  };
+  CHECK(loop.On([&] { return n1.membership().Online().size(); }) == 3);
+  CHECK(online(n2));
+  CHECK(online(n3));
+  REQUIRE(n1.Do(wire::BanNode{n3.id(), "gone"}).ok());
+  CHECK(loop.On([&] { return n1.membership().Online().size(); }) == 2);
+  CHECK(online(n2));
+}
+
 TEST_CASE("An invite that is used up, expired, revoked, forged or of another network says which") {
   LoopThread loop;
   TestMember n1(loop, 1), n2(loop, 2), other(loop, 3);
