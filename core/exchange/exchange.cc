@@ -29,7 +29,8 @@ Exchange::~Exchange() = default;
 
 Task<Outcome> Exchange::AllReduce(AllReduceRequest request) {
   GDF_CHECK(run_ == nullptr);
-  auto run = std::make_shared<Run>(context_, std::move(request));
+  auto run = std::make_shared<Run>(context_, std::move(request), std::exchange(held_, {}));
+  forget_ = false;
   Outcome outcome;
   outcome.status = run->Prepare();
   if (!outcome.status.ok()) co_return outcome;
@@ -48,12 +49,19 @@ Task<Outcome> Exchange::AllReduce(AllReduceRequest request) {
     Adopt(*run, peer, std::move(waiting));
   }
   const absl::Status status = co_await run->done.Wait();
+  co_await run->AwaitPool();
   outcome = run->Finish(status);
+  if (!forget_) held_ = run->TakeHeld();
   co_return outcome;
 }
 
 void Exchange::Cancel(const std::string& why) {
   if (run_) run_->Fail(absl::CancelledError(why));
+}
+
+void Exchange::Forget() {
+  held_ = {};
+  forget_ = true;
 }
 
 void Exchange::Adopt(Run& run, NodeId peer, Waiting waiting) {

@@ -20,6 +20,7 @@
 #include "core/base/executor.h"
 #include "core/base/task.h"
 #include "core/compress/codec.h"
+#include "core/exchange/held.h"
 #include "core/net/transport.h"
 #include "core/tensor/flat_buffer.h"
 #include "core/wire/round_messages.h"
@@ -29,6 +30,10 @@ namespace gdf::exchange {
 struct AllReduceRequest {
   wire::RoundTag tag;
   std::vector<wire::Contribution> members;  // in the order of shards and sums; 0 tokens: contributes nothing
+  // The attempt of this epoch and round that began the exchange of the same members' same deltas: what is held of it
+  // is used, and not sent again. 0: it begins here.
+  uint32_t resumes = 0;
+  std::vector<NodeId> lost;                 // of `members`, in the order of their loss, without tokens
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
   uint64_t rounding_seed = 0;  // of the mean, with a codec that rounds stochastically: the same at every member
@@ -62,12 +67,15 @@ class Exchange {
   ~Exchange();
 
   // One at a time. The request must name this node among its members, with tokens unless `packed` is empty.
-  // Ends by the deadline at the latest, and at once when a peer is known to be gone. Memory: the mean, and two
-  // frames a peer.
+  // Ends by the deadline at the latest, and at once when a peer is known to be gone. Memory: the mean, two frames a
+  // peer, and until Forget() the slices received and what was not completed of the mean.
   Task<Outcome> AllReduce(AllReduceRequest request);
 
   // Ends the call in progress, if any, with kCancelled; peers learn of it.
   void Cancel(const std::string& why);
+
+  // Nobody will resume what has been exchanged so far.
+  void Forget();
 
   // "gdf.exchange/j3"
   static std::string Method(JobId job);
@@ -85,6 +93,8 @@ class Exchange {
   Context context_;
   std::shared_ptr<Run> run_;  // null between calls
   wire::RoundTag last_;       // of the last call
+  Held held_;                 // what it left; nothing while one is in progress
+  bool forget_ = false;       // what the call in progress leaves
   std::multimap<NodeId, Waiting> waiting_;  // streams of a call that has not begun here yet
   net::Registration registration_;
 };

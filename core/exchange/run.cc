@@ -72,12 +72,16 @@ bool MeansLost(const absl::Status& why) {
 
 }  // namespace
 
-Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in)
+Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in, Held held)
     : context(context_in),
       into(std::move(request_in.into)),
       request(std::move(request_in)),
       plan(PlanFor(request)),
       done(context.executor),
+      gone_(request.members.size()),
+      held_(std::move(held)),
+      peer_held_(request.members.size()),
+      pool_idle_(context.executor),
       owing_(request.members.size()),
       lost_(request.members.size()),
       scope_(context.executor) {}
@@ -112,10 +116,43 @@ absl::Status Exchange::Run::Prepare() {
     return absl::InvalidArgumentError(
         absl::StrCat("the packed delta has ", request.packed.size(), " bytes, expected ", want));
   }
+  std::vector<uint32_t> lost;
+  for (const NodeId& node : request.lost) {
+    const std::optional<uint32_t> at = IndexOf(node);
+    if (!at || *at == self || contributes(*at) || gone_[*at] || !resumed()) {
+      return absl::InvalidArgumentError(absl::StrCat("exchange of ", tag().ToString(), " cannot be without node ", node.Short()));
+    }
+    gone_[*at] = true;
+    lost.push_back(*at);
+  }
+  pieces_ = Pieces(plan, size(), lost);
+  return PrepareHeld();
+}
+
+// Keeps of what is held what this attempt can use.
+absl::Status Exchange::Run::PrepareHeld() {
+  wire::RoundTag begun = tag();
+  if (resumed()) begun.attempt = request.resumes;
+  std::vector<NodeId> members;
+  std::vector<wire::Contribution> contributions;
+  for (const wire::Contribution& member : request.members) {
+    members.push_back(member.node);
+    if (member.tokens > 0) contributions.push_back(member);
+  }
+  if (!resumed() || held_.begun != begun || held_.members != members || held_.slices.size() != pieces_.size()) {
+    held_ = {};
+    held_.slices.assign(pieces_.size(), std::vector<Buffer>(size()));
+  }
+  held_.begun = begun;
+  held_.members = std::move(members);
+  const bool usable = held_.mean && held_.mean->size() == request.num_params && held_.contributions == contributions;
+  if (!usable) held_.means.assign(pieces_.size(), false);
+  held_.contributions = std::move(contributions);
+  if (held_.mean && held_.mean->size() == request.num_params) return absl::OkStatus();
   if (into.size() != request.num_params) {
     GDF_ASSIGN_OR_RETURN(into, tensor::FlatBuffer::Zeros(request.num_params));
   }
-  mean_ = std::make_shared<tensor::FlatBuffer>(std::move(into));
+  held_.mean = std::make_shared<tensor::FlatBuffer>(std::move(into));
   return absl::OkStatus();
 }
 
@@ -127,9 +164,9 @@ void Exchange::Run::Start() {
   done.SetAfter(request.deadline, absl::DeadlineExceededError(absl::StrCat(
                                       "exchange of ", tag().ToString(), " was not complete by its deadline")));
   std::vector<Task<absl::Status>> tasks;
-  if (!plan.shard(self).empty()) tasks.push_back(Own());
+  if (!pieces_.of(self).empty()) tasks.push_back(Own());
   for (uint32_t i = 0; i < size(); ++i) {
-    if (i != self && !plan.shard(i).empty()) tasks.push_back(Use(i));
+    if (is_peer(i) && !pieces_.of(i).empty()) tasks.push_back(Use(i));
   }
   tasks_left_ = tasks.size();
   if (tasks.empty()) done.Set(absl::OkStatus());
@@ -160,6 +197,18 @@ absl::Status Exchange::Run::Blame(uint32_t member, const absl::Status& why) {
                   absl::StrCat("node ", name, " in the exchange of ", tag().ToString()));
 }
 
+template <typename Work>
+Task<std::invoke_result_t<Work>> Exchange::Run::OnPool(Work work) {
+  ++on_pool_;
+  auto result = co_await RunOn(context.pool, context.executor, std::move(work));
+  if (--on_pool_ == 0 && done.done()) pool_idle_.Set(true);
+  co_return result;
+}
+
+Task<void> Exchange::Run::AwaitPool() {
+  if (on_pool_ > 0) co_await pool_idle_.Wait();
+}
+
 Outcome Exchange::Run::Finish(const absl::Status& status) {
   Outcome outcome;
   outcome.status = status;
@@ -174,13 +223,14 @@ Outcome Exchange::Run::Finish(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status) && !outcome.lost.empty()) {
     outcome.status = Annotate(status, absl::StrCat("node ", outcome.lost[0].Short(), " did not deliver"));
   }
-  if (status.ok()) outcome.mean = std::move(*mean_);
+  if (status.ok()) outcome.mean = std::move(*std::exchange(held_.mean, nullptr));
   return outcome;
 }
 
 absl::Status Exchange::Run::Accept(NodeId peer, const wire::ExchangeHello& hello, StreamPtr stream) {
   const std::optional<uint32_t> index = IndexOf(peer);
-  if (!index || *index == self || hello.shard != self || hello.num_params != request.num_params ||
+  const size_t bitmap = resumed() ? BitmapBytes(pieces_.of(self).size()) : 0;
+  if (!index || !is_peer(*index) || hello.held.size() != bitmap || hello.shard != self || hello.num_params != request.num_params ||
       hello.contributes != contributes(*index)) {
     return absl::InvalidArgumentError(absl::StrCat("the hello of node ", peer.Short(), " does not fit the exchange of ",
                                                    tag().ToString()));
@@ -189,6 +239,7 @@ absl::Status Exchange::Run::Accept(NodeId peer, const wire::ExchangeHello& hello
     return absl::InvalidArgumentError(absl::StrCat("node ", peer.Short(), " opened its slice twice"));
   }
   owing_[*index] = false;
+  peer_held_[*index] = hello.held;
   streams_.push_back(stream);
   return absl::OkStatus();
 }
@@ -197,14 +248,16 @@ absl::Status Exchange::Run::Accept(NodeId peer, const wire::ExchangeHello& hello
 
 Task<absl::Status> Exchange::Run::Own() {
   std::vector<StreamPtr> streams(size());
-  for (uint32_t i = 0; i < size(); ++i) owing_[i] = i != self && !inbound_[i].done();
+  for (uint32_t i = 0; i < size(); ++i) owing_[i] = is_peer(i) && !inbound_[i].done();
   for (uint32_t i = 0; i < size(); ++i) {
-    if (i == self) continue;
+    if (!is_peer(i)) continue;
     StreamPtr stream = co_await inbound_[i].Wait();
     streams[i] = std::move(stream);
+    const absl::Status told = co_await TellHeld(i, streams[i]);
+    GDF_CO_RETURN_IF_ERROR(told);
   }
-  for (uint64_t p = 0; p < plan.num_pieces(self); ++p) {
-    const absl::Status status = co_await OwnPiece(streams, plan.piece(self, p));
+  for (size_t k = 0; k < pieces_.of(self).size(); ++k) {
+    const absl::Status status = co_await OwnPiece(streams, k);
     GDF_CO_RETURN_IF_ERROR(status);
   }
   for (const StreamPtr& stream : streams) {
@@ -213,13 +266,27 @@ Task<absl::Status> Exchange::Run::Own() {
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams, Range range) {
+// When an exchange is resumed: which slices need not be sent.
+Task<absl::Status> Exchange::Run::TellHeld(uint32_t member, StreamPtr stream) {
+  if (!resumed()) co_return absl::OkStatus();
+  const std::vector<uint32_t>& mine = pieces_.of(self);
+  wire::ExchangeHeld held{std::string(BitmapBytes(mine.size()), 0)};
+  for (size_t k = 0; k < mine.size(); ++k) {
+    if (!held_.slices[mine[k]][member].empty()) SetBit(held.held, k);
+  }
+  const absl::Status sent = co_await stream->Send(wire::EncodeExchangeHeld(held));
+  co_return sent.ok() ? sent : Blame(member, sent);
+}
+
+Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams, size_t index) {
+  const uint32_t piece = pieces_.of(self)[index];
+  const Range range = pieces_.range(piece);
   std::vector<Task<absl::StatusOr<Buffer>>> receiving;
   std::vector<uint32_t> contributors;
   for (uint32_t i = 0; i < size(); ++i) {
     if (!contributes(i)) continue;
     contributors.push_back(i);
-    receiving.push_back(Contribution(i, streams[i], range));
+    receiving.push_back(Contribution(i, streams[i], piece));
   }
   std::vector<absl::StatusOr<Buffer>> received = co_await WhenAll(context.executor, std::move(receiving));
   std::vector<Buffer> frames;
@@ -227,36 +294,46 @@ Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams
     if (!frame.ok()) co_return frame.status();
     frames.push_back(*std::move(frame));
   }
-  auto work = [codec = request.codec, mean = mean_, weights = weights_, frames = std::move(frames), range,
+  std::vector<uint32_t> takers;  // of the mean
+  for (uint32_t i = 0; i < size() && request.codec->is_dense(); ++i) {
+    if (is_peer(i) && !(resumed() && HasBit(peer_held_[i], index))) takers.push_back(i);
+  }
+  if (held_.means[piece] && takers.empty()) co_return absl::OkStatus();
+  if (done.done()) co_return absl::AbortedError("the exchange is over");
+  auto work = [codec = request.codec, mean = held_.mean, weights = weights_, frames = std::move(frames), range,
                rounding = compress::Rounding{request.rounding_seed, range.begin}, clock = &context.executor.clock()] {
     const absl::Duration begin = clock->Monotonic();
     Reduced out = Reduce(*codec, weights, frames, rounding, mean->span().subspan(range.begin, range.size()));
     out.took = clock->Monotonic() - begin;
     return out;
   };
-  Reduced reduced = co_await RunOn(context.pool, context.executor, std::move(work));
+  Reduced reduced = co_await OnPool(std::move(work));
   reduce_ += reduced.took;
   if (!reduced.status.ok()) {
     if (!reduced.culprit) co_return reduced.status;
     co_return Blame(contributors[*reduced.culprit], reduced.status);
   }
-  if (!request.codec->is_dense()) co_return absl::OkStatus();  // everybody has reduced the same
+  held_.means[piece] = true;
   std::vector<Task<absl::Status>> sending;
-  for (uint32_t i = 0; i < size(); ++i) {
-    if (i != self) sending.push_back(SendTo(i, streams[i], reduced.packed));
-  }
+  for (const uint32_t i : takers) sending.push_back(SendTo(i, streams[i], reduced.packed));
   std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(sending));
   for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<Buffer>> Exchange::Run::Contribution(uint32_t member, StreamPtr stream, Range range) {
-  const Range bytes = PackedRange(*request.codec, range);
+Task<absl::StatusOr<Buffer>> Exchange::Run::Contribution(uint32_t member, StreamPtr stream, uint32_t piece) {
+  const Range bytes = PackedRange(*request.codec, pieces_.range(piece));
   if (member == self) co_return request.packed.Slice(bytes.begin, bytes.size());
+  Buffer& held = held_.slices[piece][member];
+  if (!held.empty()) co_return held;
   owing_[member] = true;
   absl::StatusOr<Buffer> frame = co_await ReceiveFrom(member, std::move(stream), bytes.size());
   // A failure ends the run at once: another member may be slower than the deadline.
-  if (!frame.ok()) Fail(frame.status());
+  if (frame.ok()) {
+    held = *frame;
+  } else {
+    Fail(frame.status());
+  }
   owing_[member] = false;
   co_return frame;
 }
@@ -270,19 +347,45 @@ Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
   StreamPtr stream = *std::move(opened);
   streams_.push_back(stream);
   wire::ExchangeHello hello{request.tag, owner, request.num_params, contributes(self)};
+  std::string slices_held(BitmapBytes(pieces_.of(owner).size()), 0);
+  std::string means_held = slices_held;
+  for (size_t k = 0; k < pieces_.of(owner).size(); ++k) {
+    if (held_.means[pieces_.of(owner)[k]]) SetBit(means_held, k);
+  }
+  if (resumed()) hello.held = means_held;
   const absl::Status greeted = co_await stream->Send(wire::EncodeExchangeHello(hello));
   if (!greeted.ok()) co_return Blame(owner, greeted);
+  if (resumed()) {
+    absl::StatusOr<std::string> heard = co_await HearHeld(owner, stream);
+    GDF_CO_RETURN_IF_ERROR(heard.status());
+    slices_held = *std::move(heard);
+  }
   std::vector<Task<absl::Status>> both;
-  both.push_back(SendSlices(owner, stream));
-  both.push_back(request.codec->is_dense() ? TakeMeans(owner, stream) : AwaitEnd(owner, stream));
+  both.push_back(SendSlices(owner, stream, std::move(slices_held)));
+  both.push_back(request.codec->is_dense() ? TakeMeans(owner, stream, std::move(means_held)) : AwaitEnd(owner, stream));
   std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(both));
   for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> Exchange::Run::SendSlices(uint32_t owner, StreamPtr stream) {
-  for (uint64_t p = 0; contributes(self) && p < plan.num_pieces(owner); ++p) {
-    const Range bytes = PackedRange(*request.codec, plan.piece(owner, p));
+Task<absl::StatusOr<std::string>> Exchange::Run::HearHeld(uint32_t owner, StreamPtr stream) {
+  absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive();
+  if (!first.ok()) co_return Blame(owner, first.status());
+  absl::StatusOr<wire::ExchangeHeld> held = absl::InvalidArgumentError("ended without saying what it holds");
+  if (first->has_value()) held = wire::DecodeExchangeHeld((*first)->span());
+  if (held.ok() && held->held.size() != BitmapBytes(pieces_.of(owner).size())) {
+    held = absl::InvalidArgumentError(absl::StrCat("says what it holds of ", pieces_.of(owner).size(), " pieces in ",
+                                                   held->held.size(), " bytes"));
+  }
+  if (!held.ok()) co_return Blame(owner, held.status());
+  co_return std::move(held->held);
+}
+
+Task<absl::Status> Exchange::Run::SendSlices(uint32_t owner, StreamPtr stream, std::string held) {
+  const std::vector<uint32_t>& theirs = pieces_.of(owner);
+  for (size_t k = 0; contributes(self) && k < theirs.size(); ++k) {
+    if (HasBit(held, k)) continue;
+    const Range bytes = PackedRange(*request.codec, pieces_.range(theirs[k]));
     const absl::Status sent = co_await SendTo(owner, stream, request.packed.Slice(bytes.begin, bytes.size()));
     if (!sent.ok()) {
       Fail(sent);
@@ -293,24 +396,28 @@ Task<absl::Status> Exchange::Run::SendSlices(uint32_t owner, StreamPtr stream) {
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> Exchange::Run::TakeMeans(uint32_t owner, StreamPtr stream) {
-  for (uint64_t p = 0; p < plan.num_pieces(owner); ++p) {
-    const Range range = plan.piece(owner, p);
+Task<absl::Status> Exchange::Run::TakeMeans(uint32_t owner, StreamPtr stream, std::string held) {
+  const std::vector<uint32_t>& theirs = pieces_.of(owner);
+  for (size_t k = 0; k < theirs.size(); ++k) {
+    if (HasBit(held, k)) continue;
+    const Range range = pieces_.range(theirs[k]);
     absl::StatusOr<Buffer> frame =
         co_await ReceiveFrom(owner, stream, PackedRange(*request.codec, range).size());
     if (!frame.ok()) {
       Fail(frame.status());
       co_return frame.status();
     }
-    auto work = [codec = request.codec, mean = mean_, frame = *std::move(frame), range] {
+    if (done.done()) co_return absl::AbortedError("the exchange is over");
+    auto work = [codec = request.codec, mean = held_.mean, frame = *std::move(frame), range] {
       return codec->Decode(frame.span(), mean->span().subspan(range.begin, range.size()));
     };
-    const absl::Status decoded = co_await RunOn(context.pool, context.executor, std::move(work));
+    const absl::Status decoded = co_await OnPool(std::move(work));
     if (!decoded.ok()) {
       const absl::Status blamed = Blame(owner, decoded);
       Fail(blamed);
       co_return blamed;
     }
+    held_.means[theirs[k]] = true;
   }
   co_return absl::OkStatus();
 }

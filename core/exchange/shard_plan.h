@@ -28,6 +28,7 @@ class ShardPlan {
   // Every owner has all elements.
   static ShardPlan Whole(uint64_t num_values);
 
+  bool whole() const { return stride_ == 0; }
   Range shard(uint32_t index) const;
   uint64_t num_pieces(uint32_t index) const;
   Range piece(uint32_t index, uint64_t piece) const;  // of the whole delta

@@ -300,6 +300,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPropose(wire::Receipt 
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
   GDF_CO_RETURN_IF_ERROR(Admit(known_->lead, wire::Propose{receipt}));
   GDF_CO_RETURN_IF_ERROR(CheckReceipt(receipt));
+  exchange_.Forget();  // the lead has its result
   activity_ = "signing";
   const absl::Status persisted = co_await PersistPrepared(receipt);
   GDF_CO_RETURN_IF_ERROR(persisted);
@@ -317,6 +318,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   GDF_CO_RETURN_IF_ERROR(CheckReceipt(receipt));
   activity_ = "committing";
   shadow_->id.cursor = receipt.result.cursor;
+  exchange_.Forget();
   state_ = std::exchange(shadow_, nullptr);
   prepared_.reset();
   training_.reset();  // its delta is in θ now, or stays in the worker's residual

@@ -227,6 +227,7 @@ void JobMember::Impl::SetEpoch(wire::EpochRecord record) {
   last_heard_ = env_.executor.clock().Monotonic();
   heard_in_epoch_ = false;
   exchange_.Cancel(absl::StrCat("epoch ", known_->epoch.value, " has begun"));
+  exchange_.Forget();
   scope_.Spawn(ActivateEpoch(known_->epoch));
 }
 

@@ -134,6 +134,8 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   exchange::AllReduceRequest request;
   request.tag = start.tag;
   request.members = start.members;
+  request.resumes = start.resumes;
+  request.lost = start.lost;
   request.codec = codec_;
   request.num_params = env_.loaded.layout.num_params();
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);

@@ -222,18 +222,26 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
 Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trained) {
   const absl::Duration give_up = Now() + env_.spec.rounds.round_deadline;
   std::set<NodeId> without_delta;
+  wire::ExchangeStart start;  // later attempts go on with what members hold of the first one
+  for (const NodeId& node : Alive()) start.members.push_back({node, 0});
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());
     GDF_CO_RETURN_IF_ERROR(co_await NextAttempt());
     std::vector<wire::Contribution> members;
     uint64_t tokens = 0;
-    for (const NodeId& node : Alive()) {
-      const auto report = trained.reports.find(node);
-      const bool usable = report != trained.reports.end() && report->second.refused.empty() &&
-                          without_delta.count(node) == 0;
-      members.push_back({node, usable ? report->second.tokens : 0});
-      tokens += members.back().tokens;
+    for (wire::Contribution& member : start.members) {
+      const bool there = alive_.count(member.node) > 0;
+      const auto report = trained.reports.find(member.node);
+      const bool usable = there && report != trained.reports.end() && report->second.refused.empty() &&
+                          without_delta.count(member.node) == 0;
+      member.tokens = usable ? report->second.tokens : 0;
+      tokens += member.tokens;
+      if (there) {
+        members.push_back(member);
+      } else if (std::find(start.lost.begin(), start.lost.end(), member.node) == start.lost.end()) {
+        start.lost.push_back(member.node);
+      }
     }
     if (tokens == 0) {
       const auto first = trained.reports.begin();
@@ -241,12 +249,14 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
           absl::StrCat("no member has a delta that can be used in ", RoundName(position_.round), "; node ",
                        first->first.Short(), ": ", first->second.refused));
     }
-    wire::ExchangeStart start{Tag(), members, std::max(absl::Seconds(1), (give_up - Now()) / 2)};
+    start.tag = Tag();
+    start.deadline = std::max(absl::Seconds(1), (give_up - Now()) / 2);
     std::vector<Task<Reply>> asking;
     for (const wire::Contribution& member : members) asking.push_back(AskExchange(member.node, start));
     std::vector<Reply> answers = co_await WhenAll(env_.executor, std::move(asking));
     Replies replies;
     for (size_t i = 0; i < members.size(); ++i) replies.emplace_back(members[i].node, std::move(answers[i]));
+    if (start.resumes == 0) start.resumes = attempt_;
     absl::StatusOr<std::optional<Combined>> judged = Judge(members, replies, &without_delta);
     GDF_CO_RETURN_IF_ERROR(judged.status());
     if (judged->has_value()) {

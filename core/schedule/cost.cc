@@ -89,6 +89,12 @@ CostSum ComputeMemory(const CostInput& in, uint64_t vector_bytes) {
   return sum;
 }
 
+// Bytes of one node's packed delta, and of what it receives of the others' to reduce.
+struct Packed {
+  uint64_t delta;
+  uint64_t slices;
+};
+
 // What the worker holds on the host wherever it computes. A delta is packed out of the parameters
 // and θ_t into the window, and kept packed until it is settled.
 void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes, CostSum* host) {
@@ -100,15 +106,16 @@ void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes
 }
 
 // The daemon's peak is the end of an exchange: θ and momentum, committed and in the shadow, in which
-// the mean became θ_t+1, and this node's packed delta (docs/memory.md).
-void AddDaemon(const CostInput& in, uint64_t outer_bytes, uint64_t packed_bytes, CostSum* host) {
+// the mean became θ_t+1, this node's packed delta and the slices of the others' (docs/memory.md).
+void AddDaemon(const CostInput& in, uint64_t outer_bytes, const Packed& packed, CostSum* host) {
   host->Add("gdfd's outer state", 2 * outer_bytes);
-  host->Add("gdfd's packed delta", packed_bytes);
+  host->Add("gdfd's packed delta", packed.delta);
+  host->Add("gdfd's slices of others", packed.slices);
   host->Add("gdfd's connections", (U(in.num_nodes) - 1) * kConnectionBytes);
   host->Add("gdfd's program", kDaemonBase);
 }
 
-void EstimateMemory(const CostInput& in, uint64_t packed_bytes, Cost* cost) {
+void EstimateMemory(const CostInput& in, const Packed& packed, Cost* cost) {
   const uint64_t vector_bytes = U(cost->num_parameters) * kFloatBytes;
   CostSum compute = ComputeMemory(in, vector_bytes);
   if (in.gpu) {
@@ -119,8 +126,8 @@ void EstimateMemory(const CostInput& in, uint64_t packed_bytes, Cost* cost) {
   }
   const bool momentum = in.spec->rounds.outer.optimizer == config::OuterOptimizer::kNesterov;
   const uint64_t outer_bytes = (momentum ? 2 : 1) * vector_bytes;
-  AddWorker(in, vector_bytes, packed_bytes, &cost->host_memory);
-  AddDaemon(in, outer_bytes, packed_bytes, &cost->host_memory);
+  AddWorker(in, vector_bytes, packed.delta, &cost->host_memory);
+  AddDaemon(in, outer_bytes, packed, &cost->host_memory);
 
   cost->disk.Add("dataset", in.dataset_bytes);
   cost->disk.Add("starting weights", in.spec->model.from ? vector_bytes : 0);
@@ -170,7 +177,7 @@ Cost EstimateCost(const CostInput& input) {
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
-  EstimateMemory(input, packed, &cost);
+  EstimateMemory(input, {packed, codec->is_dense() ? (n - 1) * packed / n : (n - 1) * packed}, &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);

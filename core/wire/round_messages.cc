@@ -1,5 +1,6 @@
 #include "core/wire/round_messages.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -184,6 +185,16 @@ absl::Status Get(const pb::RoundPlan& in, RoundPlan* out) {
 absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(GetContributions(in.members(), &out->members));
+  if (in.resumes() >= in.tag().attempt() && in.resumes() != 0) return Bad("exchange.resumes", "is not an earlier attempt");
+  out->resumes = in.resumes();
+  GDF_RETURN_IF_ERROR(GetNodes("exchange.lost", in.lost(), &out->lost));
+  if (!out->lost.empty() && out->resumes == 0) return Bad("exchange.lost", "comes with an exchange that begins");
+  for (const NodeId& lost : out->lost) {
+    const auto it = std::find_if(out->members.begin(), out->members.end(),
+                                 [&](const Contribution& c) { return c.node == lost; });
+    if (it == out->members.end()) return Bad("exchange.lost", "names a node that is no member");
+    if (it->tokens != 0) return Bad("exchange.lost", "names a node with tokens");
+  }
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 
@@ -330,7 +341,16 @@ absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> byte
   hello.shard = in.shard();
   hello.num_params = in.num_params();
   hello.contributes = in.contributes();
+  if (in.held().size() > kMaxHeldBytes) return Bad("hello.held", "is too long");
+  hello.held = in.held();
   return hello;
+}
+
+absl::StatusOr<ExchangeHeld> DecodeExchangeHeld(absl::Span<const uint8_t> bytes) {
+  pb::ExchangeHeld in;
+  GDF_RETURN_IF_ERROR(Parse("exchange held", bytes, &in));
+  if (in.held().size() > kMaxHeldBytes) return Bad("held", "is too long");
+  return ExchangeHeld{in.held()};
 }
 
 absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes) {

@@ -21,6 +21,7 @@
 namespace gdf::wire {
 
 inline constexpr size_t kMaxRoundMembers = 1024;
+inline constexpr size_t kMaxHeldBytes = 65536;  // one bit for a MiB of float32: 2^37 parameters
 inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in one round: its weight
 inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 inline constexpr size_t kMaxReasonBytes = 512;
@@ -134,6 +135,9 @@ struct ExchangeStart {
   RoundTag tag;
   std::vector<Contribution> members;
   absl::Duration deadline;
+  // The attempt that began the exchange of these members' same deltas, which this one goes on with; 0: it begins here.
+  uint32_t resumes = 0;
+  std::vector<NodeId> lost = {};  // of `members`, in the order of their loss; without tokens
   bool operator==(const ExchangeStart&) const = default;
 };
 
@@ -228,7 +232,15 @@ struct ExchangeHello {
   uint32_t shard = 0;
   uint64_t num_params = 0;
   bool contributes = false;
+  // One bit a piece of the owner's, from the lowest bit of the first byte: its mean is held. Empty when nothing is resumed.
+  std::string held = {};
   bool operator==(const ExchangeHello&) const = default;
+};
+
+// The owner's first message when an exchange is resumed: the pieces of which it holds the opener's slice.
+struct ExchangeHeld {
+  std::string held;
+  bool operator==(const ExchangeHeld&) const = default;
 };
 
 // Asks for the bytes of a state: θ, then its momentum.
@@ -241,6 +253,7 @@ struct FetchState {
 Buffer EncodeRoundRequest(const RoundRequest& request);
 Buffer EncodeRoundReply(const RoundReply& reply);
 Buffer EncodeExchangeHello(const ExchangeHello& hello);
+Buffer EncodeExchangeHeld(const ExchangeHeld& held);
 Buffer EncodeFetchState(const FetchState& fetch);
 std::string EncodeCommit(const Commit& commit);
 std::string EncodeReceipt(const Receipt& receipt);
@@ -250,6 +263,7 @@ std::string EncodeEpochRecord(const EpochRecord& record);
 absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes);
 absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes);
 absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> bytes);
+absl::StatusOr<ExchangeHeld> DecodeExchangeHeld(absl::Span<const uint8_t> bytes);
 absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes);
 absl::StatusOr<Commit> DecodeCommit(absl::Span<const uint8_t> bytes);
 absl::StatusOr<Receipt> DecodeReceipt(absl::Span<const uint8_t> bytes);

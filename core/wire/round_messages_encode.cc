@@ -90,6 +90,8 @@ struct RequestWriter {
     Put(in.tag, start->mutable_tag());
     for (const Contribution& c : in.members) Put(c, start->add_members());
     start->set_deadline_us(absl::ToInt64Microseconds(in.deadline));
+    start->set_resumes(in.resumes);
+    for (const NodeId& node : in.lost) Put(node, start->add_lost());
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {
@@ -177,6 +179,13 @@ Buffer EncodeExchangeHello(const ExchangeHello& hello) {
   message.set_shard(hello.shard);
   message.set_num_params(hello.num_params);
   message.set_contributes(hello.contributes);
+  message.set_held(hello.held);
+  return Buffer(message.SerializeAsString());
+}
+
+Buffer EncodeExchangeHeld(const ExchangeHeld& held) {
+  pb::ExchangeHeld message;
+  message.set_held(held.held);
   return Buffer(message.SerializeAsString());
 }
 

@@ -31,6 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RoundTrip(bytes, DecodeRoundRequest, EncodeRoundRequest);
   RoundTrip(bytes, DecodeRoundReply, EncodeRoundReply);
   RoundTrip(bytes, DecodeExchangeHello, EncodeExchangeHello);
+  RoundTrip(bytes, DecodeExchangeHeld, EncodeExchangeHeld);
   RoundTrip(bytes, DecodeFetchState, EncodeFetchState);
   RoundTrip(bytes, DecodeCommit, EncodeCommit);
   RoundTrip(bytes, DecodeReceipt, EncodeReceipt);

@@ -97,7 +97,9 @@ TEST_CASE("every round request and reply survives encoding, with all fields") {
     REQUIRE(decoded.ok());
     CHECK(*decoded == reply);
   }
-  const ExchangeHello hello{Tag(), 5, 1'000'000, true};
+  const ExchangeHello hello{Tag(), 5, 1'000'000, true, "\x05"};
+  const ExchangeHeld held{std::string("\xff\0", 2)};
+  CHECK(*DecodeExchangeHeld(EncodeExchangeHeld(held).span()) == held);
   CHECK(*DecodeExchangeHello(EncodeExchangeHello(hello).span()) == hello);
   const FetchState fetch{JobId{3}, StateOf(17)};
   CHECK(*DecodeFetchState(EncodeFetchState(fetch).span()) == fetch);
