@@ -188,6 +188,20 @@ TEST_CASE("round requests out of bounds are refused by field") {
           "contribution.tokens");
   Refused(altered_exchange([](auto& m) { m.mutable_members(0)->set_node(m.members(1).node()); }),
           "twice");
+  Refused(altered_exchange([](auto& m) { m.set_resumes(m.tag().attempt()); }), "exchange.resumes");
+  Refused(altered_exchange([](auto& m) { m.add_lost(m.members(1).node()); }), "exchange that begins");
+  Refused(altered_exchange([](auto& m) {
+            m.mutable_tag()->set_attempt(2);
+            m.set_resumes(1);
+            m.add_lost(m.members(0).node());
+          }),
+          "node with tokens");
+  Refused(altered_exchange([](auto& m) {
+            m.mutable_tag()->set_attempt(2);
+            m.set_resumes(1);
+            m.add_lost(std::string(32, 'x'));
+          }),
+          "no member");
 
   const auto altered_abort = [&](std::function<void(pb::Abort&)> change) {
     return DecodeAltered<pb::Abort>(requests[6], &Request::mutable_abort, std::move(change));
@@ -244,6 +258,12 @@ TEST_CASE("an exchange or a fetch that is about nothing is refused") {
   hello.mutable_tag()->set_job(1);
   hello.set_shard(kMaxRoundMembers);
   Refused(DecodeExchangeHello(AsBytes(hello.SerializeAsString())), "hello.shard");
+  hello.set_shard(0);
+  hello.set_held(std::string(kMaxHeldBytes + 1, 'x'));
+  Refused(DecodeExchangeHello(AsBytes(hello.SerializeAsString())), "hello.held");
+  pb::ExchangeHeld held;
+  held.set_held(std::string(kMaxHeldBytes + 1, 'x'));
+  Refused(DecodeExchangeHeld(AsBytes(held.SerializeAsString())), "held");
   Refused(DecodeFetchState({}), "fetch.job");
   pb::FetchState fetch;
   fetch.set_job(1);
