@@ -30,10 +30,10 @@ namespace gdf::exchange {
 struct AllReduceRequest {
   wire::RoundTag tag;
   std::vector<wire::Contribution> members;  // in the order of shards and sums; 0 tokens: contributes nothing
-  // The attempt of this epoch and round that began the exchange of the same members' same deltas: what is held of it
-  // is used, and not sent again. 0: it begins here.
+  // The attempt of this epoch and round that began the exchange of the same members' same deltas:
+  // what is held of it is used, and not sent again. 0: it begins here.
   uint32_t resumes = 0;
-  std::vector<NodeId> lost;                 // of `members`, in the order of their loss, without tokens
+  std::vector<NodeId> lost;  // of `members`, in the order of their loss, without tokens
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
   uint64_t rounding_seed = 0;  // of the mean, with a codec that rounds stochastically: the same at every member
@@ -66,9 +66,10 @@ class Exchange {
   explicit Exchange(Context context);
   ~Exchange();
 
-  // One at a time. The request must name this node among its members, with tokens unless `packed` is empty.
-  // Ends by the deadline at the latest, and at once when a peer is known to be gone. Memory: the mean, two frames a
-  // peer, and until Forget() the slices received and what was not completed of the mean.
+  // One at a time. The request must name this node among its members, with tokens unless `packed`
+  // is empty. Ends by the deadline at the latest, and at once when a peer is known to be gone.
+  // Memory: the mean, two frames a peer, and until Forget() the slices received and what was not
+  // completed of the mean.
   Task<Outcome> AllReduce(AllReduceRequest request);
 
   // Ends the call in progress, if any, with kCancelled; peers learn of it.

@@ -14,12 +14,12 @@
 namespace gdf::exchange {
 
 struct Held {
-  wire::RoundTag begun;                      // of the attempt that began it
-  std::vector<NodeId> members;               // in order, the lost ones too
-  std::vector<std::vector<Buffer>> slices;   // received, by piece and member; empty: not held
+  wire::RoundTag begun;                           // of the attempt that began it
+  std::vector<NodeId> members;                    // in order, the lost ones too
+  std::vector<std::vector<Buffer>> slices;        // received, by piece and member; empty: not held
   std::vector<wire::Contribution> contributions;  // to the means
-  std::vector<bool> means;                   // by piece: `mean` has it
-  std::shared_ptr<tensor::FlatBuffer> mean;  // [num_params]; null when it was given away
+  std::vector<bool> means;                        // by piece: `mean` has it
+  std::shared_ptr<tensor::FlatBuffer> mean;       // [num_params]; null when it was given away
 };
 
 // One bit an item, from the lowest bit of the first byte.

@@ -7,7 +7,8 @@
 
 namespace gdf::exchange {
 
-Pieces::Pieces(const ShardPlan& plan, uint32_t members, absl::Span<const uint32_t> lost) : owned_(members) {
+Pieces::Pieces(const ShardPlan& plan, uint32_t members, absl::Span<const uint32_t> lost)
+    : owned_(members) {
   GDF_CHECK(lost.size() < members);
   const uint32_t shards = plan.whole() ? 1 : members;
   for (uint32_t shard = 0; shard < shards; ++shard) {

@@ -1,5 +1,5 @@
-// The pieces of a delta, which travel as one frame each, and who owns them: at first as the shards say; those of a
-// member that is lost go to the others, and nobody else's change hands.
+// The pieces of a delta, which travel as one frame each, and who owns them: at first as the shards
+// say; those of a member that is lost go to the others, and nobody else's change hands.
 #ifndef GDF_CORE_EXCHANGE_PIECES_H_
 #define GDF_CORE_EXCHANGE_PIECES_H_
 
@@ -15,8 +15,9 @@ class Pieces {
  public:
   // None.
   Pieces() = default;
-  // `lost`: indices of members, each once, in the order of their loss; fewer than `members`. The pieces that a member
-  // has when it is lost are dealt in order, as evenly as they are whole, over those that are not lost by then.
+  // `lost`: indices of members, each once, in the order of their loss; fewer than `members`. The
+  // pieces that a member has when it is lost are dealt in order, as evenly as they are whole, over
+  // those that are not lost by then.
   Pieces(const ShardPlan& plan, uint32_t members, absl::Span<const uint32_t> lost);
 
   size_t size() const { return ranges_.size(); }

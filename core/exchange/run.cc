@@ -120,7 +120,8 @@ absl::Status Exchange::Run::Prepare() {
   for (const NodeId& node : request.lost) {
     const std::optional<uint32_t> at = IndexOf(node);
     if (!at || *at == self || contributes(*at) || gone_[*at] || !resumed()) {
-      return absl::InvalidArgumentError(absl::StrCat("exchange of ", tag().ToString(), " cannot be without node ", node.Short()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("exchange of ", tag().ToString(), " cannot be without node ", node.Short()));
     }
     gone_[*at] = true;
     lost.push_back(*at);
@@ -134,18 +135,17 @@ absl::Status Exchange::Run::PrepareHeld() {
   wire::RoundTag begun = tag();
   if (resumed()) begun.attempt = request.resumes;
   std::vector<NodeId> members;
-  std::vector<wire::Contribution> contributions;
-  for (const wire::Contribution& member : request.members) {
-    members.push_back(member.node);
-    if (member.tokens > 0) contributions.push_back(member);
-  }
-  if (!resumed() || held_.begun != begun || held_.members != members || held_.slices.size() != pieces_.size()) {
+  std::vector<wire::Contribution> contributions = wire::Contributing(request.members);
+  for (const wire::Contribution& member : request.members) members.push_back(member.node);
+  if (!resumed() || held_.begun != begun || held_.members != members ||
+      held_.slices.size() != pieces_.size()) {
     held_ = {};
     held_.slices.assign(pieces_.size(), std::vector<Buffer>(size()));
   }
   held_.begun = begun;
   held_.members = std::move(members);
-  const bool usable = held_.mean && held_.mean->size() == request.num_params && held_.contributions == contributions;
+  const bool usable = held_.mean && held_.mean->size() == request.num_params &&
+                      held_.contributions == contributions;
   if (!usable) held_.means.assign(pieces_.size(), false);
   held_.contributions = std::move(contributions);
   if (held_.mean && held_.mean->size() == request.num_params) return absl::OkStatus();
@@ -230,8 +230,8 @@ Outcome Exchange::Run::Finish(const absl::Status& status) {
 absl::Status Exchange::Run::Accept(NodeId peer, const wire::ExchangeHello& hello, StreamPtr stream) {
   const std::optional<uint32_t> index = IndexOf(peer);
   const size_t bitmap = resumed() ? BitmapBytes(pieces_.of(self).size()) : 0;
-  if (!index || !is_peer(*index) || hello.held.size() != bitmap || hello.shard != self || hello.num_params != request.num_params ||
-      hello.contributes != contributes(*index)) {
+  if (!index || !is_peer(*index) || hello.held.size() != bitmap || hello.shard != self ||
+      hello.num_params != request.num_params || hello.contributes != contributes(*index)) {
     return absl::InvalidArgumentError(absl::StrCat("the hello of node ", peer.Short(), " does not fit the exchange of ",
                                                    tag().ToString()));
   }
@@ -300,8 +300,10 @@ Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams
   }
   if (held_.means[piece] && takers.empty()) co_return absl::OkStatus();
   if (done.done()) co_return absl::AbortedError("the exchange is over");
-  auto work = [codec = request.codec, mean = held_.mean, weights = weights_, frames = std::move(frames), range,
-               rounding = compress::Rounding{request.rounding_seed, range.begin}, clock = &context.executor.clock()] {
+  auto work = [codec = request.codec, mean = held_.mean, weights = weights_,
+               frames = std::move(frames), range,
+               rounding = compress::Rounding{request.rounding_seed, range.begin},
+               clock = &context.executor.clock()] {
     const absl::Duration begin = clock->Monotonic();
     Reduced out = Reduce(*codec, weights, frames, rounding, mean->span().subspan(range.begin, range.size()));
     out.took = clock->Monotonic() - begin;
@@ -321,7 +323,8 @@ Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<Buffer>> Exchange::Run::Contribution(uint32_t member, StreamPtr stream, uint32_t piece) {
+Task<absl::StatusOr<Buffer>> Exchange::Run::Contribution(uint32_t member, StreamPtr stream,
+                                                         uint32_t piece) {
   const Range bytes = PackedRange(*request.codec, pieces_.range(piece));
   if (member == self) co_return request.packed.Slice(bytes.begin, bytes.size());
   Buffer& held = held_.slices[piece][member];
@@ -362,7 +365,8 @@ Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
   }
   std::vector<Task<absl::Status>> both;
   both.push_back(SendSlices(owner, stream, std::move(slices_held)));
-  both.push_back(request.codec->is_dense() ? TakeMeans(owner, stream, std::move(means_held)) : AwaitEnd(owner, stream));
+  both.push_back(request.codec->is_dense() ? TakeMeans(owner, stream, std::move(means_held))
+                                           : AwaitEnd(owner, stream));
   std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(both));
   for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
   co_return absl::OkStatus();
@@ -371,11 +375,13 @@ Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
 Task<absl::StatusOr<std::string>> Exchange::Run::HearHeld(uint32_t owner, StreamPtr stream) {
   absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive();
   if (!first.ok()) co_return Blame(owner, first.status());
-  absl::StatusOr<wire::ExchangeHeld> held = absl::InvalidArgumentError("ended without saying what it holds");
+  absl::StatusOr<wire::ExchangeHeld> held =
+      absl::InvalidArgumentError("ended without saying what it holds");
   if (first->has_value()) held = wire::DecodeExchangeHeld((*first)->span());
   if (held.ok() && held->held.size() != BitmapBytes(pieces_.of(owner).size())) {
-    held = absl::InvalidArgumentError(absl::StrCat("says what it holds of ", pieces_.of(owner).size(), " pieces in ",
-                                                   held->held.size(), " bytes"));
+    held =
+        absl::InvalidArgumentError(absl::StrCat("says what it holds of ", pieces_.of(owner).size(),
+                                                " pieces in ", held->held.size(), " bytes"));
   }
   if (!held.ok()) co_return Blame(owner, held.status());
   co_return std::move(held->held);

@@ -70,9 +70,9 @@ struct Exchange::Run {
   uint32_t size() const { return static_cast<uint32_t>(request.members.size()); }
 
   Pieces pieces_;
-  std::vector<bool> gone_;                 // by member: lost before this attempt
+  std::vector<bool> gone_;  // by member: lost before this attempt
   Held held_;
-  std::vector<std::string> peer_held_;     // by member: of this node's pieces, whose means it holds
+  std::vector<std::string> peer_held_;  // by member: of this node's pieces, whose means it holds
   int on_pool_ = 0;
   OneShot<bool> pool_idle_;                // set when nothing runs on the pool after `done`
   std::vector<float> weights_;             // of the contributors, in member order

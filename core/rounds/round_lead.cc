@@ -233,8 +233,8 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     for (wire::Contribution& member : start.members) {
       const bool there = alive_.count(member.node) > 0;
       const auto report = trained.reports.find(member.node);
-      const bool usable = there && report != trained.reports.end() && report->second.refused.empty() &&
-                          without_delta.count(member.node) == 0;
+      const bool usable = there && report != trained.reports.end() &&
+                          report->second.refused.empty() && without_delta.count(member.node) == 0;
       member.tokens = usable ? report->second.tokens : 0;
       tokens += member.tokens;
       if (there) {

@@ -105,8 +105,9 @@ void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes
   host->Add("worker's program", in.gpu ? kWorkerBaseGpu : kWorkerBaseCpu);
 }
 
-// The daemon's peak is the end of an exchange: θ and momentum, committed and in the shadow, in which
-// the mean became θ_t+1, this node's packed delta and the slices of the others' (docs/memory.md).
+// The daemon's peak is the end of an exchange: θ and momentum, committed and in the shadow, in
+// which the mean became θ_t+1, this node's packed delta and the slices of the others'
+// (docs/memory.md).
 void AddDaemon(const CostInput& in, uint64_t outer_bytes, const Packed& packed, CostSum* host) {
   host->Add("gdfd's outer state", 2 * outer_bytes);
   host->Add("gdfd's packed delta", packed.delta);
@@ -177,7 +178,8 @@ Cost EstimateCost(const CostInput& input) {
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
-  EstimateMemory(input, {packed, codec->is_dense() ? (n - 1) * packed / n : (n - 1) * packed}, &cost);
+  EstimateMemory(input, {packed, codec->is_dense() ? (n - 1) * packed / n : (n - 1) * packed},
+                 &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);

@@ -185,10 +185,12 @@ absl::Status Get(const pb::RoundPlan& in, RoundPlan* out) {
 absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(GetContributions(in.members(), &out->members));
-  if (in.resumes() >= in.tag().attempt() && in.resumes() != 0) return Bad("exchange.resumes", "is not an earlier attempt");
+  if (in.resumes() >= in.tag().attempt() && in.resumes() != 0)
+    return Bad("exchange.resumes", "is not an earlier attempt");
   out->resumes = in.resumes();
   GDF_RETURN_IF_ERROR(GetNodes("exchange.lost", in.lost(), &out->lost));
-  if (!out->lost.empty() && out->resumes == 0) return Bad("exchange.lost", "comes with an exchange that begins");
+  if (!out->lost.empty() && out->resumes == 0)
+    return Bad("exchange.lost", "comes with an exchange that begins");
   for (const NodeId& lost : out->lost) {
     const auto it = std::find_if(out->members.begin(), out->members.end(),
                                  [&](const Contribution& c) { return c.node == lost; });

@@ -135,7 +135,8 @@ struct ExchangeStart {
   RoundTag tag;
   std::vector<Contribution> members;
   absl::Duration deadline;
-  // The attempt that began the exchange of these members' same deltas, which this one goes on with; 0: it begins here.
+  // The attempt that began the exchange of these members' same deltas, which this one goes on with;
+  // 0: it begins here.
   uint32_t resumes = 0;
   std::vector<NodeId> lost = {};  // of `members`, in the order of their loss; without tokens
   bool operator==(const ExchangeStart&) const = default;
@@ -232,12 +233,14 @@ struct ExchangeHello {
   uint32_t shard = 0;
   uint64_t num_params = 0;
   bool contributes = false;
-  // One bit a piece of the owner's, from the lowest bit of the first byte: its mean is held. Empty when nothing is resumed.
+  // One bit a piece of the owner's, from the lowest bit of the first byte: its mean is held. Empty
+  // when nothing is resumed.
   std::string held = {};
   bool operator==(const ExchangeHello&) const = default;
 };
 
-// The owner's first message when an exchange is resumed: the pieces of which it holds the opener's slice.
+// The owner's first message when an exchange is resumed: the pieces of which it holds the opener's
+// slice.
 struct ExchangeHeld {
   std::string held;
   bool operator==(const ExchangeHeld&) const = default;

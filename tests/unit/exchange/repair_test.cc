@@ -1,7 +1,7 @@
-// A member is lost in the middle: the others go on with what they hold, and send no more than what they do not.
-#include <catch2/catch.hpp>
-
+// A member is lost in the middle: the others go on with what they hold, and send no more than what
+// they do not.
 #include <algorithm>
+#include <catch2/catch.hpp>
 
 #include "core/exchange/pieces.h"
 #include "tests/unit/exchange/group.h"
@@ -29,7 +29,7 @@ struct Setting {
 
 // What the survivors received in the attempt that failed and in the one that followed.
 struct Repair {
-  bool failed = false;      // some survivor did not finish the first attempt
+  bool failed = false;  // some survivor did not finish the first attempt
   uint64_t received = 0;
 };
 
@@ -40,7 +40,9 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
   for (uint64_t i = 0; i < 4; ++i) packed.push_back(Pack(*codec, Values(i + 1, setting.count)));
   const Digest before = HashBytes(packed[0].span());
   Group group(4, k);
-  const auto request = [&](int i) { return group.Request(i, codec, setting.count, setting.tokens, packed[i]); };
+  const auto request = [&](int i) {
+    return group.Request(i, codec, setting.count, setting.tokens, packed[i]);
+  };
   TaskScope doomed(group.executor);
   group.network.set_on_message([&](const sim::SimMessage& message) {
     if (message.number != k || !group.members[kLost].transport) return;
@@ -54,7 +56,8 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
   const std::vector<int> survivors = {0, 1, 3};
   for (const int i : survivors) group.Start(i, request(i));
   const auto all_ended = [&] {
-    return std::all_of(survivors.begin(), survivors.end(), [&](int i) { return group.members[i].outcome.has_value(); });
+    return std::all_of(survivors.begin(), survivors.end(),
+                       [&](int i) { return group.members[i].outcome.has_value(); });
   };
   group.executor.RunUntil(all_ended);
   REQUIRE(all_ended());
@@ -82,9 +85,12 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
   return repair;
 }
 
-TEST_CASE("the others finish without a member that died, before any message, with the mean of their own deltas") {
-  for (const Setting& setting : {Setting{"fp32", 1000, {1, 2, 3, 4}}, Setting{"int8:64", 4099, {5, 0, 7, 9}},
-                                 Setting{"bf16", 4, {1, 1, 1, 1}}, Setting{"topk2", 9000, {1, 2, 3, 4}}}) {
+TEST_CASE(
+    "the others finish without a member that died, before any message, with the mean of their own "
+    "deltas") {
+  for (const Setting& setting :
+       {Setting{"fp32", 1000, {1, 2, 3, 4}}, Setting{"int8:64", 4099, {5, 0, 7, 9}},
+        Setting{"bf16", 4, {1, 1, 1, 1}}, Setting{"topk2", 9000, {1, 2, 3, 4}}}) {
     for (uint64_t k = 1; k <= 36; ++k) {
       INFO(setting.codec << ", before message " << k);
       RunRepair(setting, k);
@@ -92,16 +98,19 @@ TEST_CASE("the others finish without a member that died, before any message, wit
   }
 }
 
-// By hand, for 4 x 256 values of 4 bytes and three survivors. Each shard is 1024 bytes, that of the lost member goes to
-// one of the others. Slices that pass between survivors, each once: 2 of each of the 4 shards.
+// By hand, for 4 x 256 values of 4 bytes and three survivors. Each shard is 1024 bytes, that of the
+// lost member goes to one of the others. Slices that pass between survivors, each once: 2 of each
+// of the 4 shards.
 constexpr uint64_t kSlices = 4 * 2 * 1024;
 // Means that pass between survivors, each once: 2 of each of the 4 shards.
 constexpr uint64_t kMeans = 4 * 2 * 1024;
 
-TEST_CASE("a slice that a survivor holds is not sent again; means are made once more, without the lost member") {
+TEST_CASE(
+    "a slice that a survivor holds is not sent again; means are made once more, without the lost "
+    "member") {
   const Setting setting{"fp32", 1024, {1, 2, 3, 4}};
-  // Before the loss survivors may also have received the lost member's slice of their 3 shards, its mean, and means
-  // that had its part: 2 of each of 3 shards.
+  // Before the loss survivors may also have received the lost member's slice of their 3 shards, its
+  // mean, and means that had its part: 2 of each of 3 shards.
   const uint64_t most = kSlices + kMeans + 3 * 1024 + 3 * 1024 + 3 * 2 * 1024;
   uint64_t failed = 0;
   for (uint64_t k = 1; k <= 36; ++k) {
@@ -114,13 +123,16 @@ TEST_CASE("a slice that a survivor holds is not sent again; means are made once 
   CHECK(failed > 20);
 }
 
-TEST_CASE("a lost member that had nothing to give: what survivors hold of the mean stays, and each byte is received once") {
+TEST_CASE(
+    "a lost member that had nothing to give: what survivors hold of the mean stays, and each byte "
+    "is received once") {
   const Setting setting{"fp32", 1024, {1, 2, 0, 4}};
   for (uint64_t k = 1; k <= 36; ++k) {
     INFO("before message " << k);
     const Repair repair = RunRepair(setting, k);
     if (!repair.failed) continue;
-    // A survivor that had finished gave its mean away, and receives it again: 3 shards at most, from the others.
+    // A survivor that had finished gave its mean away, and receives it again: 3 shards at most,
+    // from the others.
     CHECK(repair.received <= kSlices + kMeans + 3 * 1024);
   }
 }
@@ -198,13 +210,13 @@ TEST_CASE("pieces of lost members are owned by others, each by one, and no other
     REQUIRE(after.size() == before.size());
     std::vector<int> owners(after.size());
     for (uint32_t member = 0; member < 5; ++member) {
-      const bool lost = std::find(order.begin(), order.begin() + static_cast<long>(losses), member) !=
-                        order.begin() + static_cast<long>(losses);
+      const bool lost = std::find(order.begin(), order.begin() + static_cast<long>(losses),
+                                  member) != order.begin() + static_cast<long>(losses);
       CHECK(after.of(member).empty() == lost);
       for (const uint32_t piece : after.of(member)) ++owners[piece];
       if (lost) continue;
-      CHECK(std::includes(after.of(member).begin(), after.of(member).end(), before.of(member).begin(),
-                          before.of(member).end()));
+      CHECK(std::includes(after.of(member).begin(), after.of(member).end(),
+                          before.of(member).begin(), before.of(member).end()));
     }
     CHECK(std::all_of(owners.begin(), owners.end(), [](int n) { return n == 1; }));
     before = after;

@@ -102,7 +102,8 @@ TEST_CASE("memory of a node that trains on its CPU") {
   CHECK(Item(m, "gdfd's slices of others") == 3 * 816'660 / 4);
   CHECK(Item(m, "gdfd's connections") == 3 * 16 * kMiB);
   CHECK(Item(m, "gdfd's program") == 64 * kMiB);
-  CHECK(m.total_bytes() == 40 * kParams + 25'764'864 + 4'000'000 + 3 * 816'660 + 3 * 816'660 / 4 + 496 * kMiB);
+  CHECK(m.total_bytes() ==
+        40 * kParams + 25'764'864 + 4'000'000 + 3 * 816'660 + 3 * 816'660 / 4 + 496 * kMiB);
   CHECK(cost.gpu_memory.items.empty());
   CHECK(Item(cost.disk, "dataset") == 1'000'000);
   CHECK(Item(cost.disk, "checkpoints") == 2 * 8 * kParams);

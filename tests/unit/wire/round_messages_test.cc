@@ -189,7 +189,8 @@ TEST_CASE("round requests out of bounds are refused by field") {
   Refused(altered_exchange([](auto& m) { m.mutable_members(0)->set_node(m.members(1).node()); }),
           "twice");
   Refused(altered_exchange([](auto& m) { m.set_resumes(m.tag().attempt()); }), "exchange.resumes");
-  Refused(altered_exchange([](auto& m) { m.add_lost(m.members(1).node()); }), "exchange that begins");
+  Refused(altered_exchange([](auto& m) { m.add_lost(m.members(1).node()); }),
+          "exchange that begins");
   Refused(altered_exchange([](auto& m) {
             m.mutable_tag()->set_attempt(2);
             m.set_resumes(1);
