@@ -107,7 +107,7 @@ absl::StatusOr<ExitCode> Ping(Session& session, const std::string& key, int coun
                                ? std::string("no bulk data went there yet")
                                : absl::StrCat("bulk data last arrived there at ", HumanBytes(last.rate_bytes_per_sec), "/s");
   session.Say(absl::StrCat("directly, over ", Counted(last.connections, "connection"), "; TCP's round trip ",
-                           Milliseconds(last.tcp_rtt), "; ", rate));
+                           Milliseconds(last.tcp_rtt), "; ", rate, last.bulk_in_clear ? ", without TLS" : ""));
   return kExitOk;
 }
 

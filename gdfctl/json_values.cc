@@ -50,7 +50,8 @@ Json ToJson(const control::PingResult& ping) {
           {"connections", ping.connections},
           {"round_trip_seconds", absl::ToDoubleSeconds(ping.round_trip)},
           {"tcp_rtt_seconds", absl::ToDoubleSeconds(ping.tcp_rtt)},
-          {"rate_bytes_per_sec", ping.rate_bytes_per_sec}};
+          {"rate_bytes_per_sec", ping.rate_bytes_per_sec},
+          {"bulk_in_clear", ping.bulk_in_clear}};
 }
 
 Json ToJson(const control::Round& round) {

@@ -175,6 +175,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   options.limits.upload_bytes_per_sec = config.limits.upload_bytes_per_sec.value_or(0);
   options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
   options.congestion_control = config.congestion_control;
+  options.clear_networks = config.clear_networks;
   GDF_ASSIGN_OR_RETURN(transport, Listen(std::move(options)));
   pings = services::ServePings(*transport);
   membership = std::make_unique<membership::Membership>(

@@ -43,6 +43,7 @@ class NodeConfigParser {
     ReadRemoteControl(root_.Map("remote_control", Need::kOptional));
     ReadLimits(root_.Map("limits", Need::kOptional));
     ReadLog(root_.Map("log", Need::kOptional));
+    root_.Strings("clear_networks", Need::kOptional, &config_.clear_networks);
     root_.String("congestion_control", Need::kOptional, &config_.congestion_control);
     root_.Bool("port_mapping", Need::kOptional, &config_.port_mapping);
     ReadAbsolutePath("worker", &config_.worker);

@@ -210,7 +210,8 @@ absl::StatusOr<PingResult> Client::Ping(const std::string& node) {
                     reply.connections(),
                     absl::Seconds(reply.round_trip_seconds()),
                     absl::Seconds(reply.tcp_rtt_seconds()),
-                    reply.rate_bytes_per_sec()};
+                    reply.rate_bytes_per_sec(),
+                    reply.bulk_in_clear()};
 }
 
 absl::Status Client::ChangeNode(const std::string& node, NodeChange change, const std::string& roles) {

@@ -1,7 +1,5 @@
 #include "core/net/connection.h"
 
-#include <openssl/err.h>
-
 #include <algorithm>
 #include <asio/post.hpp>
 #include <utility>
@@ -38,6 +36,7 @@ Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket soc
       dialled_(expected.has_value()),
       expected_(expected),
       socket_(std::move(socket)),
+      channel_(world_->tls, socket_.native_handle(), dialled_),
       timer_(world_->io),
       read_throttle_(world_->io),
       write_throttle_(world_->io) {
@@ -45,7 +44,6 @@ Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket soc
   remote_ = socket_.remote_endpoint(ec);
   socket_.non_blocking(true, ec);
   TuneSocket(socket_.native_handle(), world_->options.congestion_control);
-  ssl_ = world_->tls.NewSession(socket_.native_handle(), dialled_);
   absl::MutexLock lock(&mutex_);
   counted_socket_ = socket_.native_handle();
 }
@@ -67,16 +65,14 @@ void Connection::Handshake(Done done) {
 }
 
 void Connection::DriveHandshake() {
-  ERR_clear_error();
-  const int ret = SSL_do_handshake(ssl_.get());
-  if (ret != 1) return AfterTlsError(ret, "TLS handshake");
+  if (!WasDone(channel_.Handshake())) return;
   if (absl::Status status = CheckPeer(); !status.ok()) return End(status);
   state_ = State::kSecured;
   if (Done done = std::exchange(handshake_done_, nullptr)) done(absl::OkStatus());
 }
 
 absl::Status Connection::CheckPeer() {
-  GDF_ASSIGN_OR_RETURN(peer_, PeerOf(ssl_.get()));
+  GDF_ASSIGN_OR_RETURN(peer_, channel_.Peer());
   if (peer_ == world_->tls.self()) {
     return absl::UnauthenticatedError(absl::StrCat(EndpointText(remote_), " is this node itself"));
   }
@@ -96,7 +92,7 @@ void Connection::Greet(Purpose purpose, HelloDone done) {
   hello_done_ = std::move(done);
   state_ = State::kGreeting;
   if (dialled_) {
-    queue_.Push(HelloFrame({world_->incarnation, purpose}));
+    queue_.Push(HelloFrame({world_->incarnation, purpose, MayBeClear()}));
     TryWrite();
   }
   TryRead();
@@ -108,7 +104,14 @@ void Connection::HandleHello(const Frame& frame) {
   state_ = State::kGreeted;
   timer_.cancel();
   if (!dialled_) purpose_ = hello->purpose;
+  clear_ = hello->clear && MayBeClear();
+  channel_.ReadRest(clear_);
+  if (dialled_ && clear_) channel_.WriteRestInClear();
   if (HelloDone done = std::exchange(hello_done_, nullptr)) done(hello);
+}
+
+bool Connection::MayBeClear() const {
+  return purpose_ == Purpose::kStripe && world_->clear_networks.Contain(remote_.address());
 }
 
 bool Connection::PostToIo(std::function<void()> fn) {
@@ -128,7 +131,7 @@ void Connection::Start(std::weak_ptr<ConnectionEvents> events) {
     self->state_ = State::kOpen;
     self->last_received_ = self->world_->Now();
     if (!self->dialled_) {
-      self->queue_.Push(HelloFrame({self->world_->incarnation, self->purpose_}));
+      self->queue_.Push(HelloFrame({self->world_->incarnation, self->purpose_, self->clear_}));
     }
     self->KeepAlive();
     self->Flush();
@@ -202,23 +205,21 @@ void Connection::OnReady() {
   }
 }
 
-void Connection::AfterTlsError(int ret, const char* doing) {
-  const int saved_errno = errno;
-  switch (SSL_get_error(ssl_.get(), ret)) {
-    case SSL_ERROR_WANT_READ:
-      return ArmRead();
-    case SSL_ERROR_WANT_WRITE:
-      return ArmWrite();
-    case SSL_ERROR_ZERO_RETURN:
-      return End(Lost(Where(), "closed by the peer"));
-    case SSL_ERROR_SYSCALL:
-      return End(Lost(
-          Where(), saved_errno == 0
-                       ? absl::StrCat(doing, ": the peer hung up")
-                       : absl::StrCat(doing, ": ", std::generic_category().message(saved_errno))));
-    default:
-      return End(Lost(Where(), absl::StrCat(doing, ": ", TlsErrorText("the peer hung up"))));
+bool Connection::WasDone(const ChannelStep& step) {
+  switch (step.kind) {
+    case ChannelStep::Kind::kDone:
+      break;
+    case ChannelStep::Kind::kWaitRead:
+      ArmRead();
+      break;
+    case ChannelStep::Kind::kWaitWrite:
+      ArmWrite();
+      break;
+    case ChannelStep::Kind::kEnded:
+      End(Lost(Where(), step.ended));
+      break;
   }
+  return step.kind == ChannelStep::Kind::kDone;
 }
 
 bool Connection::ReadMayGoOn() {
@@ -244,16 +245,13 @@ void Connection::TryRead() {
       asio::post(world_->io, [self = shared_from_this()] { self->TryRead(); });
       return;
     }
-    const absl::Span<uint8_t> target = reader_.Target();
-    size_t got = 0;
-    ERR_clear_error();
-    const int ret = SSL_read_ex(ssl_.get(), target.data(), target.size(), &got);
-    if (ret != 1) return AfterTlsError(ret, "receive");
-    turn += got;
+    const ChannelStep step = channel_.Read(reader_.Target());
+    if (!WasDone(step)) return;
+    turn += step.bytes;
     last_received_ = world_->Now();
     asked_ = false;
-    world_->download.Consume(got, last_received_);
-    absl::StatusOr<std::optional<Frame>> frame = reader_.Advance(got);
+    world_->download.Consume(step.bytes, last_received_);
+    absl::StatusOr<std::optional<Frame>> frame = reader_.Advance(step.bytes);
     if (!frame.ok()) {
       return End(Annotate(absl::UnavailableError(frame.status().message()), Where()),
                  frame.status());
@@ -334,6 +332,7 @@ void Connection::Flush() {
 }
 
 bool Connection::FillRecord() {
+  if (std::exchange(hello_in_record_, false)) channel_.WriteRestInClear();
   record_.clear();
   record_at_ = 0;
   tail_ = Buffer();
@@ -351,6 +350,8 @@ bool Connection::FillRecord() {
       tail_at_ = first;
       break;
     }
+    hello_in_record_ = frame->type == FrameType::kHello && clear_;
+    if (hello_in_record_) break;
   }
   return !record_.empty();
 }
@@ -366,11 +367,7 @@ void Connection::TryWrite() {
       if (state_ == State::kOpen && close_when_sent_) {
         return End(*close_when_sent_, *close_when_sent_);
       }
-      if (state_ == State::kClosing) {
-        std::error_code ec;
-        SSL_shutdown(ssl_.get());
-        socket_.shutdown(asio::socket_base::shutdown_send, ec);
-      }
+      if (state_ == State::kClosing) channel_.Finish();
       return;
     }
     if (limited) {
@@ -390,17 +387,13 @@ void Connection::TryWrite() {
       asio::post(world_->io, [self = shared_from_this()] { self->TryWrite(); });
       return;
     }
-    const uint8_t* data = in_record ? record_.data() + record_at_ : tail_.span().data() + tail_at_;
-    const size_t size = in_record ? record_.size() - record_at_ : tail_.size() - tail_at_;
-    const size_t rest = in_record ? size + tail_.size() : size;
-    SetMoreFollows(ssl_.get(), rest > std::min(size, kRecordBytes));
-    size_t done = 0;
-    ERR_clear_error();
-    const int ret = SSL_write_ex(ssl_.get(), data, size, &done);
-    if (ret != 1) return AfterTlsError(ret, "send");
-    (in_record ? record_at_ : tail_at_) += done;
-    turn += done;
-    world_->upload.Consume(done, world_->Now());
+    const absl::Span<const uint8_t> left = in_record ? absl::MakeConstSpan(record_).subspan(record_at_) : tail_.span().subspan(tail_at_);
+    const absl::Span<const uint8_t> now = left.first(std::min(left.size(), kTurnBytes));
+    const ChannelStep step = channel_.Write(now, left.size() - now.size() + (in_record ? tail_.size() - tail_at_ : 0));
+    if (!WasDone(step)) return;
+    (in_record ? record_at_ : tail_at_) += step.bytes;
+    turn += step.bytes;
+    world_->upload.Consume(step.bytes, world_->Now());
   }
 }
 

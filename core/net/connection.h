@@ -1,4 +1,4 @@
-// One TLS connection on the I/O thread: handshake, hello, frames in and out, rate limits,
+// One connection on the I/O thread: handshake, hello, frames in and out, rate limits,
 // keepalive. Streams and admission are the executor's business (link.h).
 #ifndef GDF_CORE_NET_CONNECTION_H_
 #define GDF_CORE_NET_CONNECTION_H_
@@ -16,9 +16,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "core/net/channel.h"
 #include "core/net/frame.h"
 #include "core/net/io_world.h"
-#include "core/net/tls_context.h"
 #include "core/net/write_queue.h"
 
 namespace gdf::net {
@@ -65,6 +65,8 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   // Constant after the handshake; zero before. When that failed, who it is instead of `expected`.
   const NodeId& peer() const { return peer_; }
   bool dialled() const { return dialled_; }
+  // From the hello on: without TLS since then.
+  bool clear() const { return clear_; }
   const asio::ip::tcp::endpoint& remote() const { return remote_; }
 
  private:
@@ -84,9 +86,9 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   void Flush();
   void TryWrite();
   bool FillRecord();
-  // Handles SSL_read/SSL_write's failure: waits, or ends the connection. `ret` as OpenSSL returned
-  // it.
-  void AfterTlsError(int ret, const char* doing);
+  // False when `step` was not done: then this waits, or ends the connection.
+  bool WasDone(const ChannelStep& step);
+  bool MayBeClear() const;
   void ArmTimer(absl::Duration delay, std::function<void()> fn);
   void KeepAlive();
   // Ends it: reports `why` to whoever waits; with `tell`, the peer gets a kClose first.
@@ -107,7 +109,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
 
   // I/O thread only.
   asio::ip::tcp::socket socket_;
-  SslPtr ssl_;
+  Channel channel_;
   State state_ = State::kHandshake;
   Purpose purpose_ = Purpose::kMain;
   Done handshake_done_;
@@ -125,11 +127,13 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   absl::Duration last_received_;
   FrameReader reader_;
   WriteQueue queue_;
+  bool hello_in_record_ = false;
   std::vector<uint8_t> record_;  // headers and small payloads, at most one TLS record
   size_t record_at_ = 0;
   Buffer tail_;  // the rest of a large payload
   size_t tail_at_ = 0;
 
+  std::atomic<bool> clear_{false};
   std::atomic<size_t> undelivered_{0};  // bytes posted to the executor and not yet dealt with
 
   mutable absl::Mutex mutex_;

@@ -38,4 +38,32 @@ asio::ip::address PlaceOf(const asio::ip::tcp::endpoint& endpoint) {
   return asio::ip::address_v6(bytes);
 }
 
+absl::StatusOr<Networks> Networks::Parse(const std::vector<std::string>& texts) {
+  Networks networks;
+  for (const std::string& text : texts) {
+    std::error_code ec;
+    if (text.find(':') == std::string::npos) {
+      networks.v4_.push_back(asio::ip::make_network_v4(text, ec));
+    } else {
+      networks.v6_.push_back(asio::ip::make_network_v6(text, ec));
+    }
+    if (ec) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "' is no network: expected ADDRESS/BITS, for example 192.168.0.0/16 or fd00::/8"));
+    }
+  }
+  return networks;
+}
+
+bool Networks::Contain(const asio::ip::address& address) const {
+  const auto holds = [&](const auto& network, const auto& of) {
+    return decltype(network.canonical())(of, network.prefix_length()).canonical().address() == network.canonical().address();
+  };
+  if (address.is_v6() && !address.to_v6().is_v4_mapped()) {
+    return std::any_of(v6_.begin(), v6_.end(), [&](const auto& network) { return holds(network, address.to_v6()); });
+  }
+  const asio::ip::address_v4 v4 = address.is_v4() ? address.to_v4() : asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  return std::any_of(v4_.begin(), v4_.end(), [&](const auto& network) { return holds(network, v4); });
+}
+
 }  // namespace gdf::net

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint8_t kMagic[4] = {'G', 'D', 'F', 'N'};
 constexpr size_t kHelloBytes = 17;
+constexpr uint8_t kClearFlag = 1;
 constexpr size_t kMaxHelloBytes = 256;  // later versions may append
 constexpr size_t kPingBytes = 8;
 
@@ -76,11 +77,12 @@ std::array<uint8_t, kFrameHeaderBytes> EncodeHeader(const Frame& frame) {
 }
 
 Frame HelloFrame(const Hello& hello, uint32_t version) {
-  std::vector<uint8_t> payload(kHelloBytes);
+  std::vector<uint8_t> payload(kHelloBytes + 1);
   std::copy(std::begin(kMagic), std::end(kMagic), payload.begin());
   Store32(&payload[4], version);
   Store64(&payload[8], hello.incarnation);
   payload[16] = static_cast<uint8_t>(hello.purpose);
+  payload[kHelloBytes] = hello.clear ? kClearFlag : 0;
   return {.type = FrameType::kHello, .stream = 0, .arg = 0, .payload = Buffer(std::move(payload))};
 }
 
@@ -102,7 +104,8 @@ absl::StatusOr<Hello> DecodeHello(const Frame& frame) {
   if (p.size() < kHelloBytes || p[16] > 1) {
     return absl::InvalidArgumentError("the hello is truncated or has an unknown purpose");
   }
-  return Hello{Load64(&p[8]), static_cast<Purpose>(p[16])};
+  const bool clear = p.size() > kHelloBytes && (p[kHelloBytes] & kClearFlag) != 0;
+  return Hello{Load64(&p[8]), static_cast<Purpose>(p[16]), clear};
 }
 
 Frame StatusFrame(FrameType type, uint32_t stream, const absl::Status& why) {

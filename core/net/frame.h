@@ -47,6 +47,7 @@ enum class Purpose : uint8_t { kMain = 0, kStripe = 1 };
 struct Hello {
   uint64_t incarnation = 0;  // random per process: a peer that restarted is noticed
   Purpose purpose = Purpose::kMain;
+  bool clear = false;  // of a stripe: after the hello, without TLS; asked by the dialler, answered by the other side
 };
 
 // A message of `bytes` takes this much of a stream's window, so that empty messages are bounded

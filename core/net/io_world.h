@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/executor.h"
+#include "core/net/endpoint.h"
 #include "core/net/options.h"
 #include "core/net/tls_context.h"
 #include "core/net/token_bucket.h"
@@ -26,14 +27,15 @@ class IoObject {
 // Shared by what refers to it, since values of it may sit in the executor's queue when the
 // transport is gone.
 struct IoWorld {
-  IoWorld(Executor& e, TlsContext t, TlsTransportOptions o, uint64_t i)
-      : executor(e), tls(std::move(t)), options(std::move(o)), incarnation(i) {}
+  IoWorld(Executor& e, TlsContext t, TlsTransportOptions o, Networks c, uint64_t i)
+      : executor(e), tls(std::move(t)), options(std::move(o)), clear_networks(std::move(c)), incarnation(i) {}
   absl::Duration Now() const { return executor.clock().Monotonic(); }
 
   // Constant.
   Executor& executor;
   const TlsContext tls;
   const TlsTransportOptions options;
+  const Networks clear_networks;  // of options
   const uint64_t incarnation;
   asio::io_context io{1};
 

@@ -22,6 +22,9 @@ struct TlsTransportOptions {
   std::vector<std::string> listen = {"0.0.0.0:0", "[::]:0"};
   RateLimits limits;
   std::string congestion_control;  // of TCP, see CheckCongestionControl; "": BBR where there is one
+  // "10.0.0.0/8", ...: with a peer at such an address, bulk connections are taken out of TLS after the
+  // hello when the peer agrees: nobody else can read or change what is in them only where the network is trusted.
+  std::vector<std::string> clear_networks;
   int max_stripes = 3;      // bulk connections per peer
   int max_half_open = 128;  // accepted, and not known yet who it is; one more pushes another out
   int max_half_open_per_address = 32;  // IPv6: per /64, here and below

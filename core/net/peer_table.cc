@@ -153,11 +153,11 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
 void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses) {
   Peer& peer = peers_[id];
   (purpose == Purpose::kMain ? peer.dialling_main : peer.dialling_stripe) = true;
-  auto done = [weak = weak_from_this(), world = world_, id, purpose](absl::StatusOr<Dialled> result,
-                                                                     Findings found) {
-    world->executor.Post([weak, id, purpose, result = std::move(result), found] {
+  auto done = [weak = weak_from_this(), world = world_, id, purpose](
+                  absl::StatusOr<Dialled> result, std::vector<NodeId> others) {
+    world->executor.Post([weak, id, purpose, result = std::move(result), others] {
       if (const std::shared_ptr<PeerTable> table = weak.lock()) {
-        table->OnDialled(id, purpose, result, found);
+        table->OnDialled(id, purpose, result, others);
       }
     });
   };
@@ -168,10 +168,10 @@ void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string>
 }
 
 void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result,
-                          Findings found) {
+                          std::vector<NodeId> others) {
   if (shut_down_) return;
   Peer& peer = peers_[id];
-  peer.found = std::move(found);
+  peer.others = std::move(others);
   const bool main = purpose == Purpose::kMain;
   (main ? peer.dialling_main : peer.dialling_stripe) = false;
   if (result.ok()) {
@@ -262,7 +262,6 @@ void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hel
   links_[connection.get()] = link;
   peer.links.push_back(link);
   peer.next_want = absl::ZeroDuration();
-  peer.found.nobody_listens = false;
   connection->Start(weak_from_this());
   DrainSpareMains(peer);
   Wake(peer);
@@ -428,12 +427,7 @@ std::vector<NodeId> PeerTable::Connected() const {
 
 std::vector<NodeId> PeerTable::AnsweredInstead(const NodeId& peer) const {
   const Peer* entry = Find(peer);
-  return entry == nullptr ? std::vector<NodeId>() : entry->found.others;
-}
-
-bool PeerTable::NobodyListens(const NodeId& peer) const {
-  const Peer* entry = Find(peer);
-  return entry != nullptr && entry->found.nobody_listens;
+  return entry == nullptr ? std::vector<NodeId>() : entry->others;
 }
 
 Registration PeerTable::Watch(Transport::PeerWatcher watcher) {
@@ -464,8 +458,9 @@ std::optional<PeerPath> PeerTable::path(const NodeId& peer) const {
   const Peer* entry = Find(peer);
   const LinkPtr main = entry == nullptr ? nullptr : Main(*entry);
   if (main == nullptr) return std::nullopt;
+  const bool clear = std::any_of(entry->links.begin(), entry->links.end(), [](const LinkPtr& link) { return link->connection().clear(); });
   return PeerPath{EndpointText(main->connection().remote()), main->connection().dialled(),
-                  static_cast<int>(entry->links.size())};
+                  static_cast<int>(entry->links.size()), clear};
 }
 
 TrafficCounters PeerTable::total_counters() const {

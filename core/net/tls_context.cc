@@ -52,7 +52,6 @@ int AcceptEd25519(X509_STORE_CTX* store, void*) {
 
 // A socket BIO whose writes do not raise SIGPIPE.
 int SocketOf(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
-bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 int SocketWrite(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
@@ -114,12 +113,15 @@ absl::StatusOr<TlsContext> TlsContext::Create(absl::Span<const uint8_t> seed) {
   }
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_read_ahead(ctx, 1);
   SSL_CTX_set_default_read_buffer_len(ctx, kReadAheadBytes);
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(ctx, AcceptEd25519, nullptr);
   return result;
 }
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+void ReadAhead(SSL* ssl) { SSL_set_read_ahead(ssl, 1); }
 
 void SetMoreFollows(SSL* ssl, bool more) {
   BIO* bio = SSL_get_wbio(ssl);

@@ -38,9 +38,15 @@ class TlsContext {
   NodeId self_;
 };
 
-// Whether what this session writes next is followed by more at once: the kernel then waits to fill its segments, of up to
-// 64 KiB, instead of sending each record by itself. Ends with a write without.
+// Whether what this session writes next is followed by more at once (MSG_MORE).
 void SetMoreFollows(SSL* ssl, bool more);
+
+// Until then a session takes no more from its socket than the record that it reads; from then on
+// several at once.
+void ReadAhead(SSL* ssl);
+
+// Whether a socket's call that has just failed is to be tried again when the socket is ready.
+bool WouldBlock();
 
 // Who is at the other end of a finished handshake.
 absl::StatusOr<NodeId> PeerOf(const SSL* ssl);

@@ -34,9 +34,11 @@ TlsTransport::TlsTransport(std::unique_ptr<Parts> parts) : parts_(std::move(part
 absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
     Executor& executor, absl::Span<const uint8_t> ed25519_seed, TlsTransportOptions options) {
   GDF_RETURN_IF_ERROR(CheckCongestionControl(options.congestion_control));
+  absl::StatusOr<Networks> clear = Networks::Parse(options.clear_networks);
+  if (!clear.ok()) return Annotate(clear.status(), "clear_networks");
   GDF_ASSIGN_OR_RETURN(TlsContext tls, TlsContext::Create(ed25519_seed));
   SystemRng rng;
-  auto world = std::make_shared<IoWorld>(executor, std::move(tls), std::move(options), rng.Next());
+  auto world = std::make_shared<IoWorld>(executor, std::move(tls), std::move(options), *std::move(clear), rng.Next());
   world->upload.SetRate(world->options.limits.upload_bytes_per_sec, world->Now());
   world->download.SetRate(world->options.limits.download_bytes_per_sec, world->Now());
   GDF_ASSIGN_OR_RETURN(std::shared_ptr<Listener> listener, Listener::Bind(world));
@@ -104,8 +106,6 @@ void TlsTransport::SetAddresses(NodeId peer, std::vector<std::string> host_ports
 std::vector<NodeId> TlsTransport::AnsweredInstead(NodeId peer) const {
   return parts_->peers->AnsweredInstead(peer);
 }
-
-bool TlsTransport::NobodyListens(NodeId peer) const { return parts_->peers->NobodyListens(peer); }
 void TlsTransport::SetAdmission(std::function<Admission(NodeId)> policy) {
   parts_->peers->SetAdmission(std::move(policy));
 }

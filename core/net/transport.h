@@ -110,6 +110,7 @@ struct PeerPath {
   std::string remote;     // "192.0.2.1:7420": the other end of the connection that control messages take
   bool dialled = false;   // by this node; else by the peer
   int connections = 0;    // with those for bulk data
+  bool clear = false;     // bulk data goes without TLS, as both owners allow
 };
 
 // The status of a call to `peer`, or of a stream with it, with the peer named in the message: what
@@ -154,9 +155,6 @@ class Transport {
   // Who answered at `peer`'s addresses when it was dialled last, with keys of their own: strangers,
   // or `peer` under a new key.
   virtual std::vector<NodeId> AnsweredInstead(NodeId peer) const = 0;
-  // Whether all of `peer`'s addresses refused when it was dialled last, and no connection came up
-  // since: no program listens there.
-  virtual bool NobodyListens(NodeId peer) const = 0;
 
   // Decides about each peer when it connects; without a policy everybody is a stranger. `policy` is
   // called on the executor and must outlive the transport.

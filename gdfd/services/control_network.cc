@@ -327,6 +327,7 @@ grpc::Status ControlService::Ping(grpc::ServerContext*, const v1::PingRequest* r
     reply->set_round_trip_seconds(absl::ToDoubleSeconds(*took));
     reply->set_tcp_rtt_seconds(absl::ToDoubleSeconds(counters.rtt));
     reply->set_rate_bytes_per_sec(counters.rate_bytes_per_sec);
+    reply->set_bulk_in_clear(path->clear);
     return absl::OkStatus();
   }));
 }

@@ -50,6 +50,7 @@ struct Plan {
   double rtt_ms = 0;
   double loss = 0;
   std::string congestion_control;
+  bool clear = false;
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -131,6 +132,7 @@ class Rank {
     net::TlsTransportOptions options;
     options.listen = {(plan_.rate_mbit > 0 ? testing::ShapedLinks::Address(rank_) : "127.0.0.1") + ":0"};
     options.congestion_control = plan_.congestion_control;
+    if (plan_.clear) options.clear_networks = {"0.0.0.0/0"};
     auto transport = net::TlsTransport::Start(loop_, seed, std::move(options));
     GDF_CHECK(transport.ok());
     transport_ = *std::move(transport);
@@ -294,10 +296,10 @@ int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   }
   const double tensor_gb = plan.mib * (1 << 20) / 1e9;
   std::printf(
-      "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"median_ms\": %.2f, \"p95_ms\": %.2f, "
+      "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"clear\": %s, \"median_ms\": %.2f, \"p95_ms\": %.2f, "
       "\"payload_gib_per_s\": %.3f, \"cpu_seconds_per_gb\": %.3f, \"peak_mib\": %.1f, \"sent_mib_per_rank\": %.2f, "
       "\"max_error\": %.3g, \"digests_equal\": %s%s}\n",
-      plan.ranks, plan.mib, plan.codec.c_str(), 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
+      plan.ranks, plan.mib, plan.codec.c_str(), plan.clear ? "true" : "false", 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
       cpu / plan.runs / plan.ranks / tensor_gb, static_cast<double>(peak) / (1 << 20),
       static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false",
       LinkFields(plan, median).c_str());
@@ -365,6 +367,7 @@ int main(int argc, char** argv) {
   auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
   app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
   app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);
+  app.add_flag("--clear", plan.clear, "without TLS after the hello");
   app.add_option("--congestion-control", plan.congestion_control, "of TCP; default: BBR where the kernel has it");
   CLI11_PARSE(app, argc, argv);
   return gdf::exchange::Main(plan);

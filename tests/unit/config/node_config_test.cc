@@ -39,6 +39,7 @@ limits:
   {upload: 100Mbit/s, download: unlimited, disk_cache: 1GiB, memory: 8GiB, cpu_threads: 4, tasks: 2,
    gpus: never}
 log: {level: debug, to: /var/log/gdfd.log}
+clear_networks: [10.0.0.0/8, "fd00::/8"]
 congestion_control: cubic
 port_mapping: false
 worker: /usr/lib/gdf/gdf-worker
@@ -54,6 +55,7 @@ worker: /usr/lib/gdf/gdf-worker
   CHECK(c.limits.tasks == 2);
   CHECK(c.limits.gpus == GpuUse::kNever);
   CHECK(c.log == LogConfig{LogLevel::kDebug, LogTarget::kFile, "/var/log/gdfd.log"});
+  CHECK(c.clear_networks == std::vector<std::string>{"10.0.0.0/8", "fd00::/8"});
   CHECK(c.congestion_control == "cubic");
   CHECK_FALSE(c.port_mapping);
 }

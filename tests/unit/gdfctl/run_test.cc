@@ -225,11 +225,13 @@ TEST_CASE("Ping prints a line for each answer, then the path; JSON an object eac
   CHECK(outcome.err == "directly, over 2 connections; TCP's round trip 20.0 ms; no bulk data went there yet\n");
   gdfd.ping_reply.set_dialled(true);
   gdfd.ping_reply.set_rate_bytes_per_sec(uint64_t{3} << 20);
-  CHECK(RunOn(gdfd, {"ping", "beta"}).err.find("bulk data last arrived there at 3.0 MiB/s") != std::string::npos);
+  gdfd.ping_reply.set_bulk_in_clear(true);
+  CHECK(RunOn(gdfd, {"ping", "beta"}).err.find("bulk data last arrived there at 3.0 MiB/s, without TLS") != std::string::npos);
   CHECK(gdfd.pings == 6);
   const json one = json::parse(RunOn(gdfd, {"ping", "beta", "--json", "-c", "1"}).out);
   CHECK(one["ping"]["dialled"] == true);
   CHECK(one["ping"]["rate_bytes_per_sec"] == 3 << 20);
+  CHECK(one["ping"]["bulk_in_clear"] == true);
   CHECK(RunOn(gdfd, {"ping", "beta", "-c", "0"}).code == 4);
   gdfd.error = grpc::Status(grpc::StatusCode::UNAVAILABLE, "node beta cannot be reached");
   CHECK(RunOn(gdfd, {"ping", "beta"}).code == 2);

@@ -24,8 +24,7 @@ inline bool Says(const absl::Status& status, absl::StatusCode code, std::string_
 }
 
 // 12 inner steps in rounds of 4; `nodes`: the lines below "nodes:".
-inline std::string JobYaml(const std::string& nodes, const std::string& output = "",
-                           int rounds = 3) {
+inline std::string JobYaml(const std::string& nodes, const std::string& output = "") {
   return absl::StrCat(R"(name: job
 kind: train
 model:
@@ -36,8 +35,7 @@ data:
   sequence_length: 8
   validation_fraction: 10%
 train:
-  steps: )",
-                      4 * rounds, R"(
+  steps: 12
   batch_size: 1
   optimizer: {kind: adamw, lr: 1e-3}
 rounds:
