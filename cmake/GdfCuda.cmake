@@ -15,12 +15,14 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)       # machine code for both, PTX of 9.0 for newer ones
-set(CMAKE_CUDA_STANDARD 17)                    # CMake 3.25 knows no C++20 of nvcc
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)         # the plugin opens where only the driver, or none, is
 set(CMAKE_CUDA_FLAGS_RELEASE "-O2")
 set(CMAKE_CUDA_FLAGS_DEBUG "-O1 -g")
 enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # which CMake 3.25 does not know of nvcc
 set(GDF_NVCC_FOUND ON)
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-ftz=false;-prec-div=true;-prec-sqrt=true>"
+# constexpr functions of core are device code too.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--fmad=false;-ftz=false;-prec-div=true;-prec-sqrt=true>"
                     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")

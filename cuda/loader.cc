@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/check.h"
 #include "core/base/status_macros.h"
 
 namespace gdf::cuda {
@@ -61,7 +62,7 @@ absl::Status CheckTable(const std::string& path, const GdfCudaPlugin* plugin) {
       plugin->open_session == nullptr || plugin->close_session == nullptr ||
       plugin->allocate == nullptr || plugin->release == nullptr ||
       plugin->copy_to_device == nullptr || plugin->copy_to_host == nullptr ||
-      plugin->int8_encode == nullptr || plugin->int8_decode == nullptr) {
+      plugin->encode == nullptr || plugin->decode == nullptr || plugin->accumulate == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA plugin ", path, ": a function of its interface is missing"));
   }
@@ -74,19 +75,30 @@ absl::Status CheckRoom(const char* what, uint64_t num_bytes, uint64_t needed) {
       absl::StrCat("CUDA: ", what, " has ", num_bytes, " bytes, expected ", needed));
 }
 
-absl::Status CheckInt8(uint64_t num_values, uint32_t block, const DeviceMemory& values,
-                       const DeviceMemory& packed) {
-  if (block == 0) return absl::InvalidArgumentError("CUDA: int8: block is 0");
+absl::Status CheckMemory(const compress::Codec& codec, uint64_t num_values, const DeviceMemory& values,
+                         const DeviceMemory& packed) {
   constexpr uint64_t kMaxValues = uint64_t{1} << 48;  // no product below can overflow
   if (num_values > kMaxValues) {
     return absl::InvalidArgumentError(
-        absl::StrCat("CUDA: int8: ", num_values, " values, expected at most ", kMaxValues));
+        absl::StrCat("CUDA: ", num_values, " values, expected at most ", kMaxValues));
   }
-  const uint64_t num_blocks = (num_values + block - 1) / block;
-  GDF_RETURN_IF_ERROR(
-      CheckRoom("int8: memory of values", values.size(), num_values * sizeof(float)));
-  return CheckRoom("int8: memory of packed bytes", packed.size(),
-                   num_values + num_blocks * sizeof(float));
+  GDF_RETURN_IF_ERROR(CheckRoom("memory of values", values.size(), num_values * sizeof(float)));
+  return CheckRoom("memory of packed bytes", packed.size(), codec.PackedSize(num_values));
+}
+
+GdfCudaCodec CodecOf(const compress::Codec& codec) {
+  const compress::CodecSpec& spec = codec.spec();
+  return {static_cast<uint32_t>(spec.kind), spec.block, spec.k, spec.stochastic ? 1u : 0u};
+}
+
+// Calls one of the plugin's functions for a codec.
+template <typename Function, typename... Arguments>
+absl::Status CallCodec(const compress::Codec& codec, Function function, GdfCudaSession* session,
+                       Arguments... arguments) {
+  const GdfCudaCodec which = CodecOf(codec);
+  const absl::Status status = Call(function, session, &which, arguments...);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(codec.name(), ": ", status.message()));
 }
 
 }  // namespace
@@ -151,18 +163,29 @@ absl::Status Session::CopyToHost(const DeviceMemory& from, absl::Span<uint8_t> t
               static_cast<const void*>(from.data()), uint64_t{to.size()});
 }
 
-absl::Status Session::EncodeInt8(const DeviceMemory& values, uint64_t num_values, uint32_t block,
-                                 DeviceMemory& packed) {
-  GDF_RETURN_IF_ERROR(CheckInt8(num_values, block, values, packed));
-  return Call(plugin_->int8_encode, session_.get(), static_cast<const float*>(values.data()),
-              num_values, block, static_cast<uint8_t*>(packed.data()));
+absl::Status Session::Encode(const compress::Codec& codec, const DeviceMemory& values,
+                             uint64_t num_values, DeviceMemory& packed,
+                             const compress::Rounding& rounding) {
+  GDF_CHECK(rounding.first % codec.block() == 0);
+  GDF_RETURN_IF_ERROR(CheckMemory(codec, num_values, values, packed));
+  return CallCodec(codec, plugin_->encode, session_.get(), static_cast<const float*>(values.data()),
+                   num_values, rounding.seed, rounding.first, static_cast<uint8_t*>(packed.data()));
 }
 
-absl::Status Session::DecodeInt8(const DeviceMemory& packed, uint64_t num_values, uint32_t block,
-                                 DeviceMemory& values) {
-  GDF_RETURN_IF_ERROR(CheckInt8(num_values, block, values, packed));
-  return Call(plugin_->int8_decode, session_.get(), static_cast<const uint8_t*>(packed.data()),
-              num_values, block, static_cast<float*>(values.data()));
+absl::Status Session::Decode(const compress::Codec& codec, const DeviceMemory& packed,
+                             uint64_t num_values, DeviceMemory& values) {
+  GDF_RETURN_IF_ERROR(CheckMemory(codec, num_values, values, packed));
+  return CallCodec(codec, plugin_->decode, session_.get(),
+                   static_cast<const uint8_t*>(packed.data()), num_values,
+                   static_cast<float*>(values.data()));
+}
+
+absl::Status Session::DecodeAccumulate(const compress::Codec& codec, const DeviceMemory& packed,
+                                       uint64_t num_values, float weight, DeviceMemory& acc) {
+  GDF_RETURN_IF_ERROR(CheckMemory(codec, num_values, acc, packed));
+  return CallCodec(codec, plugin_->accumulate, session_.get(),
+                   static_cast<const uint8_t*>(packed.data()), num_values, weight,
+                   static_cast<float*>(acc.data()));
 }
 
 }  // namespace gdf::cuda

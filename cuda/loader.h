@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/compress/codec.h"
 #include "cuda/plugin.h"
 
 namespace gdf::cuda {
@@ -63,13 +64,15 @@ class Session {
   absl::Status CopyToDevice(absl::Span<const uint8_t> from, DeviceMemory& to);
   absl::Status CopyToHost(const DeviceMemory& from, absl::Span<uint8_t> to);
 
-  // Codec int8 (docs/formats/codecs.md) from one device memory to another, with the bytes of
-  // core/compress. kInvalidArgument when a memory is too short for `num_values`, the block is not
-  // one of the format, a value is not finite, or the packed bytes are none that Encode writes.
-  absl::Status EncodeInt8(const DeviceMemory& values, uint64_t num_values, uint32_t block,
-                          DeviceMemory& packed);
-  absl::Status DecodeInt8(const DeviceMemory& packed, uint64_t num_values, uint32_t block,
-                          DeviceMemory& values);
+  // As the functions of `codec`, with its bytes and values, on the start of device memories.
+  // kInvalidArgument when a memory is too short for `num_values`, a value is not finite, or the packed
+  // bytes are none that Encode writes; what was to be written then holds anything.
+  absl::Status Encode(const compress::Codec& codec, const DeviceMemory& values, uint64_t num_values,
+                      DeviceMemory& packed, const compress::Rounding& rounding = {});
+  absl::Status Decode(const compress::Codec& codec, const DeviceMemory& packed, uint64_t num_values,
+                      DeviceMemory& values);
+  absl::Status DecodeAccumulate(const compress::Codec& codec, const DeviceMemory& packed,
+                                uint64_t num_values, float weight, DeviceMemory& acc);
 
  private:
   friend class Plugin;

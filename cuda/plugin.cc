@@ -157,8 +157,9 @@ extern "C" [[gnu::visibility("default")]] const GdfCudaPlugin* gdf_cuda_plugin(v
       .release = gdf::cuda::Release,
       .copy_to_device = gdf::cuda::CopyToDevice,
       .copy_to_host = gdf::cuda::CopyToHost,
-      .int8_encode = gdf::cuda::Int8Encode,
-      .int8_decode = gdf::cuda::Int8Decode,
+      .encode = gdf::cuda::Encode,
+      .decode = gdf::cuda::Decode,
+      .accumulate = gdf::cuda::Accumulate,
   };
   return &kPlugin;
 }

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Goes up with every change of this header; both sides must have the same one. */
-#define GDF_CUDA_ABI_VERSION 1u
+#define GDF_CUDA_ABI_VERSION 2u
 #define GDF_CUDA_ENTRY_POINT "gdf_cuda_plugin"
 
 /* What functions return. */
@@ -37,6 +37,14 @@ typedef struct GdfCudaDevice {
   uint64_t total_bytes;
 } GdfCudaDevice;
 
+/* A codec with options that the format allows: the caller sees to that. */
+typedef struct GdfCudaCodec {
+  uint32_t kind;       /* its number in docs/formats/codecs.md */
+  uint32_t block;      /* of a block codec; else 0 */
+  uint32_t k;          /* of a top-k codec and of dct; else 0 */
+  uint32_t stochastic; /* 1: int8 and int4 round by chance */
+} GdfCudaCodec;
+
 /* One device with a stream of its own, which follows the device's default stream. Used by one
  * thread at a time. */
 typedef struct GdfCudaSession GdfCudaSession;
@@ -61,15 +69,19 @@ typedef struct GdfCudaPlugin {
   int32_t (*copy_to_host)(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
                           GdfCudaError* error);
 
-  /* Codec int8 of docs/formats/codecs.md, with the same bytes and values as core/compress. Both
-   * arrays in device memory: `values`, [num_values] float32, aligned to 16 bytes; `packed`, aligned
-   * to 4, num_values + 4 * ceil(num_values / block) bytes long. `block` is a power of two from 64
-   * to 4096. GDF_CUDA_BAD_DATA: encode, when a value is NaN or infinite; decode, when the bytes are
-   * none that encode writes. The message names the block. */
-  int32_t (*int8_encode)(GdfCudaSession* session, const float* values, uint64_t num_values,
-                         uint32_t block, uint8_t* packed, GdfCudaError* error);
-  int32_t (*int8_decode)(GdfCudaSession* session, const uint8_t* packed, uint64_t num_values,
-                         uint32_t block, float* values, GdfCudaError* error);
+  /* The codecs of docs/formats/codecs.md, with the same bytes and values as core/compress. All arrays
+   * in device memory and aligned to 16 bytes: `values` and `acc`, [num_values] float32; `packed`, of
+   * the size that the format says. `seed` and `first`, the place of the first value, are for stochastic
+   * rounding. accumulate: acc = acc + weight * value. GDF_CUDA_BAD_DATA: encode, when a value is NaN or
+   * infinite; the others, when the bytes are none that encode writes. The message says from which value
+   * on. */
+  int32_t (*encode)(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values,
+                    uint64_t num_values, uint64_t seed, uint64_t first, uint8_t* packed,
+                    GdfCudaError* error);
+  int32_t (*decode)(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
+                    uint64_t num_values, float* values, GdfCudaError* error);
+  int32_t (*accumulate)(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
+                        uint64_t num_values, float weight, float* acc, GdfCudaError* error);
 } GdfCudaPlugin;
 
 /* The table, of static storage. Needs no driver and no device. */

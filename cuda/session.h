@@ -12,7 +12,7 @@ struct GdfCudaSession {
   int32_t device = 0;
   int32_t num_processors = 0;  // streaming multiprocessors
   cudaStream_t stream = nullptr;
-  // Refusal() of the kernel that ran last: in device memory, and where it is copied to (pinned).
+  // What the kernel that ran last refused: in device memory, and where it is copied to (pinned).
   unsigned long long* refused = nullptr;
   unsigned long long* refused_on_host = nullptr;
 };
@@ -27,10 +27,12 @@ namespace gdf::cuda {
 int32_t Check(cudaError_t result, const char* what, int32_t device, GdfCudaError* error);
 
 // Entries of the plugin's table, see plugin.h.
-int32_t Int8Encode(GdfCudaSession* session, const float* values, uint64_t num_values,
-                   uint32_t block, uint8_t* packed, GdfCudaError* error);
-int32_t Int8Decode(GdfCudaSession* session, const uint8_t* packed, uint64_t num_values,
-                   uint32_t block, float* values, GdfCudaError* error);
+int32_t Encode(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values,
+               uint64_t num_values, uint64_t seed, uint64_t first, uint8_t* packed, GdfCudaError* error);
+int32_t Decode(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
+               uint64_t num_values, float* values, GdfCudaError* error);
+int32_t Accumulate(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
+                   uint64_t num_values, float weight, float* acc, GdfCudaError* error);
 
 }  // namespace gdf::cuda
 

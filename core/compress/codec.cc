@@ -83,9 +83,7 @@ float ScaleOfLargest(const Kernels& kernels, const float* in, size_t count) {
 }
 
 float MeanMagnitude(const Kernels& kernels, const float* in, size_t count) {
-  const float sum = kernels.sum_magnitudes(in, count);
-  const float mean = std::min(sum * (1.0f / kSumUnit / static_cast<float>(count)), FLT_MAX);
-  return mean < kMinScale ? 0.0f : mean;
+  return MeanOf(kernels.sum_magnitudes(in, count), count);
 }
 
 template <typename Code>
@@ -122,7 +120,7 @@ class BlockCodec final : public Codec {
       const size_t count = std::min<size_t>(block(), in.size() - begin);
       const float scale = format_.scale_of(kernels_, in.data() + begin, count);
       std::memcpy(to, &scale, kScaleBytes);
-      const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+      const float inverse = InverseOf(scale);
       if (stochastic_ == nullptr) {
         loops_.encode(in.data() + begin, count, inverse, to + kScaleBytes);
       } else {

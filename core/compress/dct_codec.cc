@@ -75,7 +75,7 @@ class DctCodec final : public Codec {
       const float most = std::bit_cast<float>(kernels_.max_magnitude(kept.values.data(), count));
       const float scale = ScaleFor(most, Int8Code::kLevels, kDctMaxScale);
       std::memcpy(to, &scale, kScaleBytes);
-      kernels_.int8.encode(kept.values.data(), count, scale == 0.0f ? 0.0f : 1.0f / scale, to + kScaleBytes);
+      kernels_.int8.encode(kept.values.data(), count, InverseOf(scale), to + kScaleBytes);
       BitWriter indices(to + kScaleBytes + count);
       for (size_t i = 0; i < count; ++i) indices.Put(kept.indices[i], kIndexBits);
       to += BlockBytes(values.size());

@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -238,6 +239,12 @@ struct IntLanes {
   static constexpr float kUnit = 1.0f;
 };
 
+alignas(16) constexpr std::array<int8_t, 16> kTwiceFp4 = [] {
+  std::array<int8_t, 16> table{};
+  for (uint32_t code = 0; code < 16; ++code) table[code] = static_cast<int8_t>(TwiceFp4(code));
+  return table;
+}();
+
 struct Fp4Lanes {
   using Scalar = Fp4Code;
   HWY_INLINE static Uints Encode(Floats value, Floats inverse) {
@@ -258,7 +265,7 @@ struct Fp4Lanes {
     // The table fills 16 bytes, which a vector of codes need not.
     const hn::FixedTag<int8_t, HWY_MAX(size_t{16}, hn::MaxLanes(tag))> table_tag;
     const hn::RebindToSigned<D> as_signed;
-    return hn::TableLookupBytes(hn::LoadDup128(table_tag, Scalar::kTwice), hn::BitCast(as_signed, codes));
+    return hn::TableLookupBytes(hn::LoadDup128(table_tag, kTwiceFp4.data()), hn::BitCast(as_signed, codes));
   }
   static constexpr float kUnit = 0.5f;
 };

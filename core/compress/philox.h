@@ -14,7 +14,7 @@ constexpr uint32_t kPhiloxFactors[2] = {0xD2511F53u, 0xCD9E8D57u};
 constexpr uint32_t kPhiloxKeySteps[2] = {0x9E3779B9u, 0xBB67AE85u};
 
 // The lower half of `key` is its first word.
-inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, uint64_t key) {
+constexpr std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, uint64_t key) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {

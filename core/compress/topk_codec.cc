@@ -82,7 +82,7 @@ struct Int8Levels {
     return IsScale(scale, Int8Code::kMaxScale);
   }
   uint32_t Code(float value) const {
-    return Int8Code::FromFloat(value, scale == 0.0f ? 0.0f : 1.0f / scale);
+    return Int8Code::FromFloat(value, InverseOf(scale));
   }
   bool Known(uint32_t code) const { return code != Int8Code::kUnused; }
   float Value(uint32_t code) const { return scale * Int8Code::ToFloat(code); }

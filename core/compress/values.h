@@ -1,10 +1,12 @@
 // One value to its code and back, as docs/formats/codecs.md numbers the operations: what every loop,
-// scalar or SIMD, does to each value. Plain arithmetic, so that a compiler can vectorise it.
+// scalar or SIMD, and every kernel of a GPU does to each value. Plain arithmetic, so that a compiler can
+// vectorise it, and constexpr, so that it can be device code.
 #ifndef GDF_CORE_COMPRESS_VALUES_H_
 #define GDF_CORE_COMPRESS_VALUES_H_
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +18,12 @@ constexpr uint32_t kMagnitudeMask = 0x7FFFFFFFu;
 constexpr int32_t kInfinityBits = 0x7F800000;
 
 // Bits of |value|. Magnitudes order like their bits, so these compare as integers.
-inline int32_t MagnitudeBits(float value) {
+constexpr int32_t MagnitudeBits(float value) {
   return static_cast<int32_t>(std::bit_cast<uint32_t>(value) & kMagnitudeMask);
 }
 
 // Not 0 when the float32 of these bits is NaN or infinite.
-inline uint32_t NotFinite(uint32_t bits) {
+constexpr uint32_t NotFinite(uint32_t bits) {
   return ((bits & kMagnitudeMask) + 0x00800000u) & kSignBit;
 }
 
@@ -30,8 +32,8 @@ inline uint32_t NotFinite(uint32_t bits) {
 // Values as they are.
 struct Fp32Word {
   using Word = uint32_t;
-  static Word FromFloat(float value) { return std::bit_cast<uint32_t>(value); }
-  static uint32_t ToBits(Word word) { return word; }
+  static constexpr Word FromFloat(float value) { return std::bit_cast<uint32_t>(value); }
+  static constexpr uint32_t ToBits(Word word) { return word; }
 };
 
 // The upper half of a float32. Finite values past the largest bfloat16 become that, not infinity;
@@ -39,14 +41,14 @@ struct Fp32Word {
 struct Bf16Word {
   using Word = uint16_t;
   static constexpr int32_t kLargest = 0x7F7F0000;
-  static Word FromFloat(float value) {
+  static constexpr Word FromFloat(float value) {
     const int32_t magnitude = MagnitudeBits(value);
     const int32_t finite = std::min(magnitude, kLargest);
     const auto kept = static_cast<uint32_t>(magnitude < kInfinityBits ? finite : kInfinityBits);
     const uint32_t rounded = kept + 0x7FFFu + ((kept >> 16) & 1u);
     return static_cast<Word>((rounded | (std::bit_cast<uint32_t>(value) & kSignBit)) >> 16);
   }
-  static uint32_t ToBits(Word word) { return uint32_t{word} << 16; }
+  static constexpr uint32_t ToBits(Word word) { return uint32_t{word} << 16; }
 };
 
 // IEEE 754 binary16; ends of the range as for bfloat16.
@@ -56,7 +58,7 @@ struct Fp16Word {
   static constexpr int32_t kLeastNormal = 113 << 23;      // 2^-14
   static constexpr uint32_t kRebias = (127 - 15) << 23;   // between the exponents' biases
   static constexpr uint32_t kInfinity = 0x7C00;
-  static Word FromFloat(float value) {
+  static constexpr Word FromFloat(float value) {
     const int32_t magnitude = MagnitudeBits(value);
     const int32_t finite = std::min(magnitude, kLargest);
     const auto kept = static_cast<uint32_t>(finite);
@@ -68,7 +70,7 @@ struct Fp16Word {
     const uint32_t sign = (std::bit_cast<uint32_t>(value) & kSignBit) >> 16;
     return static_cast<Word>((magnitude < kInfinityBits ? rounded : kInfinity) | sign);
   }
-  static uint32_t ToBits(Word word) {
+  static constexpr uint32_t ToBits(Word word) {
     const uint32_t magnitude = uint32_t{word} & 0x7FFFu;
     const uint32_t wide = magnitude << 13;
     const uint32_t normal = wide + kRebias;
@@ -89,7 +91,7 @@ struct Fp16Word {
 // Nearest integer, ties to even, of |value| <= 2^21 (anything for a NaN). Adding 1.5 * 2^23 leaves
 // the integer in the low bits of the sum, rounded by the addition itself.
 constexpr float kRoundShift = 0x1.8p23f;
-inline int32_t RoundToEven(float value) {
+constexpr int32_t RoundToEven(float value) {
   return std::bit_cast<int32_t>(value + kRoundShift) - std::bit_cast<int32_t>(kRoundShift);
 }
 
@@ -101,13 +103,13 @@ struct IntCode {
   static_assert(kBits == 8 || kBits == 4);
   static constexpr float kMaxScale = kBits == 8 ? 0x1.020406p+121f : 0x1.249248p+125f;
   static constexpr uint32_t kUnused = 1u << (kBits - 1);  // -kLevels - 1
-  static uint32_t FromFloat(float value, float inverse) {
+  static constexpr uint32_t FromFloat(float value, float inverse) {
     const float level = std::clamp(value * inverse, -kLevels, kLevels);
     return static_cast<uint32_t>(RoundToEven(level)) & ((1u << kBits) - 1u);
   }
   // Or to the integer on the other side, with the distance to the nearest one as probability, by a
   // random word: 23 of its bits, so that no operation rounds.
-  static uint32_t FromFloat(float value, float inverse, uint32_t word) {
+  static constexpr uint32_t FromFloat(float value, float inverse, uint32_t word) {
     const float level = std::clamp(value * inverse, -kLevels, kLevels);
     const int32_t nearest = RoundToEven(level);
     const float rest = level - static_cast<float>(nearest);
@@ -116,11 +118,18 @@ struct IntCode {
     return static_cast<uint32_t>(rounded) & ((1u << kBits) - 1u);
   }
   // Of a code that is not kUnused.
-  static float ToFloat(uint32_t code) {
+  static constexpr float ToFloat(uint32_t code) {
     const uint32_t sign = 1u << (kBits - 1);
     return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
   }
 };
+
+// Twice the value of a code of 4 bits.
+constexpr int32_t TwiceFp4(uint32_t code) {
+  constexpr uint32_t kMagnitudes = 0xC8643210u;  // four bits for each index
+  const auto magnitude = static_cast<int32_t>(kMagnitudes >> code % 8 * 4 & 15u);
+  return code < 8 ? magnitude : -magnitude;
+}
 
 // E2M1 of the OCP Microscaling Formats: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 with a sign in bit 3; zero
 // has none.
@@ -129,7 +138,7 @@ struct Fp4Code {
   static constexpr float kLevels = 6.0f;
   static constexpr float kMaxScale = 0x1.555554p+125f;
   static constexpr uint32_t kUnused = 8u;  // -0
-  static uint32_t FromFloat(float value, float inverse) {
+  static constexpr uint32_t FromFloat(float value, float inverse) {
     const float level = std::min(std::abs(value * inverse), kLevels);
     // Units of 0.5 below 2, of 1 below 4, of 2 above, so that the index grows by one a unit.
     const float per_unit = level < 2.0f ? 2.0f : level < 4.0f ? 1.0f : 0.5f;
@@ -138,9 +147,7 @@ struct Fp4Code {
     const uint32_t sign = std::bit_cast<uint32_t>(value) >> 31;
     return index == 0 ? 0u : index | sign << 3;
   }
-  // Twice the value of each code.
-  alignas(16) static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-  static float ToFloat(uint32_t code) { return 0.5f * static_cast<float>(kTwice[code]); }
+  static constexpr float ToFloat(uint32_t code) { return 0.5f * static_cast<float>(TwiceFp4(code)); }
 };
 
 // --- Scales of blocks ---
@@ -149,11 +156,14 @@ struct Fp4Code {
 constexpr float kMinScale = 0x1p-126f;
 
 // So that `levels` times it is the largest magnitude of the block.
-inline float ScaleFor(float max_abs, float levels, float max_scale) {
+constexpr float ScaleFor(float max_abs, float levels, float max_scale) {
   return max_abs == 0.0f ? 0.0f : std::clamp(max_abs / levels, kMinScale, max_scale);
 }
 
-inline bool IsScale(float scale, float max_scale) {
+// What values are multiplied with.
+constexpr float InverseOf(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
+
+constexpr bool IsScale(float scale, float max_scale) {
   return std::bit_cast<uint32_t>(scale) == 0 || (scale >= kMinScale && scale <= max_scale);
 }
 
@@ -161,18 +171,24 @@ inline bool IsScale(float scale, float max_scale) {
 // that no sum of a block overflows; then sum j + kSums / 2 is added to sum j, and so on down.
 constexpr size_t kSums = 16;
 constexpr float kSumUnit = 0x1p-12f;
-inline float AddUp(float* sums) {
+constexpr float AddUp(float* sums) {
   for (size_t half = kSums / 2; half > 0; half /= 2) {
     for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
   return sums[0];
 }
 
+// The scale of signs, of `count` magnitudes that sum to `sum` units.
+constexpr float MeanOf(float sum, size_t count) {
+  const float mean = std::min(sum * (1.0f / kSumUnit / static_cast<float>(count)), FLT_MAX);
+  return mean < kMinScale ? 0.0f : mean;
+}
+
 using Int8Code = IntCode<8>;
 using Int4Code = IntCode<4>;
 
 // acc = acc + weight * value, both rounded.
-inline float Accumulate(float acc, float weight, float value) {
+constexpr float Accumulate(float acc, float weight, float value) {
   const float product = weight * value;
   return acc + product;
 }

@@ -1,11 +1,12 @@
-// A plugin whose device is the host's memory and whose lanes run one after the other. GDF_FAKE says
+// A plugin whose device is the host's memory and whose threads run one after the other. GDF_FAKE says
 // in what it differs from a good one.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/codecs.h"
 #include "cuda/plugin.h"
-#include "tests/unit/cuda/int8_cases.h"
+#include "tests/unit/cuda/host_team.h"
 
 #define GDF_FAKE_GOOD 0
 #define GDF_FAKE_OTHER_VERSION 1
@@ -22,8 +23,9 @@ struct GdfCudaSession {};
 
 namespace {
 
+using namespace gdf::cuda;
+
 constexpr uint64_t kDeviceBytes = 1 << 20;
-constexpr uint32_t kLanes = 32;
 
 int32_t Fail(GdfCudaError* error, int32_t code, const char* message) {
   std::snprintf(error->message, sizeof(error->message), "%s", message);
@@ -73,24 +75,34 @@ int32_t Copy(GdfCudaSession*, void* to, const void* from, uint64_t bytes, GdfCud
   return GDF_CUDA_OK;
 }
 
-int32_t Encode(GdfCudaSession*, const float* values, uint64_t num_values, uint32_t block,
-               uint8_t* packed, GdfCudaError* error) {
-  using namespace gdf::cuda;
-  if (!IsInt8Block(block)) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "block");
-  if (EncodeInLanes(values, num_values, block, kLanes, packed) == kNothingRefused) {
-    return GDF_CUDA_OK;
-  }
-  return Fail(error, GDF_CUDA_BAD_DATA, "a value is not finite");
+// Runs start(arrays, run), which says which kernel.
+template <typename Start>
+int32_t RunCodec(const GdfCudaCodec& codec, uint64_t num_values, GdfCudaError* error, Start start) {
+  unsigned long long refused = Refused::kNone;
+  const bool known = start(Arrays{codec, num_values, Refused(&refused)}, [](const auto& kernel) { RunOnHost(kernel, 0); });
+  if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "unknown codec");
+  return refused == Refused::kNone ? GDF_CUDA_OK : Fail(error, GDF_CUDA_BAD_DATA, "refused");
 }
 
-int32_t Decode(GdfCudaSession*, const uint8_t* packed, uint64_t num_values, uint32_t block,
-               float* values, GdfCudaError* error) {
-  using namespace gdf::cuda;
-  if (!IsInt8Block(block)) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "block");
-  if (DecodeInLanes(packed, num_values, block, kLanes, values) == kNothingRefused) {
-    return GDF_CUDA_OK;
-  }
-  return Fail(error, GDF_CUDA_BAD_DATA, "the packed bytes are refused");
+int32_t Encode(GdfCudaSession*, const GdfCudaCodec* codec, const float* values, uint64_t num_values, uint64_t seed,
+               uint64_t first, uint8_t* packed, GdfCudaError* error) {
+  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+    return EncodeWith(arrays, values, {seed, first}, packed, run);
+  });
+}
+
+int32_t Decode(GdfCudaSession*, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float* values,
+               GdfCudaError* error) {
+  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+    return DecodeWith(arrays, packed, Put{values}, run);
+  });
+}
+
+int32_t Accumulate(GdfCudaSession*, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float weight,
+                   float* acc, GdfCudaError* error) {
+  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+    return DecodeWith(arrays, packed, Add{acc, weight}, run);
+  });
 }
 
 }  // namespace
@@ -110,8 +122,9 @@ extern "C" const GdfCudaPlugin* gdf_cuda_plugin() {
       .release = Release,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
-      .int8_encode = Encode,
-      .int8_decode = GDF_FAKE == GDF_FAKE_INCOMPLETE ? nullptr : &Decode,
+      .encode = Encode,
+      .decode = Decode,
+      .accumulate = GDF_FAKE == GDF_FAKE_INCOMPLETE ? nullptr : &Accumulate,
   };
   return GDF_FAKE == GDF_FAKE_EMPTY ? nullptr : &plugin;
 }

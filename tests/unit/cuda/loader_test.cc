@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/compress/codec.h"
-#include "tests/unit/cuda/int8_cases.h"
+#include "tests/unit/cuda/cases.h"
 
 namespace gdf::cuda {
 namespace {
@@ -38,9 +38,9 @@ TEST_CASE("what is no plugin of this version is refused, and the error says why"
               "invalid ELF header");
   LoadRefused(Fake("stranger"), StatusCode::kFailedPrecondition, "has no function gdf_cuda_plugin");
   LoadRefused(Fake("other_version"), StatusCode::kFailedPrecondition,
-              "version 2 of 88 bytes, expected version 1 of 88 bytes");
+              "version 3 of 96 bytes, expected version 2 of 96 bytes");
   LoadRefused(Fake("other_size"), StatusCode::kFailedPrecondition,
-              "version 1 of 96 bytes, expected version 1 of 88 bytes");
+              "version 2 of 104 bytes, expected version 2 of 96 bytes");
   LoadRefused(Fake("incomplete"), StatusCode::kFailedPrecondition, "is missing");
   LoadRefused(Fake("empty"), StatusCode::kFailedPrecondition, "gave no functions");
 }
@@ -78,31 +78,39 @@ TEST_CASE("devices are described and opened by number") {
 }
 
 TEST_CASE("values go through a session and come back as core/compress would give them") {
-  constexpr uint32_t kBlock = 128;
   constexpr size_t kNum = 1000;
-  const auto codec = *compress::Codec::Create({compress::CodecKind::kInt8, kBlock});
+  const compress::Rounding rounding{.seed = 5, .first = 8192};
   const std::vector<float> values = FiniteCases(kNum, 3)[0].values;
-  std::vector<uint8_t> expected(codec->PackedSize(kNum));
-  codec->Encode(values, absl::MakeSpan(expected));
-
   const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
   absl::StatusOr<Session> session = plugin->Open(0);
   REQUIRE(session.ok());
   absl::StatusOr<DeviceMemory> in = session->Allocate(kNum * sizeof(float));
-  absl::StatusOr<DeviceMemory> packed = session->Allocate(expected.size());
-  REQUIRE((in.ok() && packed.ok()));
-  REQUIRE(session->CopyToDevice(AsBytes(values), *in).ok());
-  REQUIRE(session->EncodeInt8(*in, kNum, kBlock, *packed).ok());
-  std::vector<uint8_t> bytes(expected.size());
-  REQUIRE(session->CopyToHost(*packed, absl::MakeSpan(bytes)).ok());
-  CHECK(bytes == expected);
+  const auto check = [&](const std::vector<float>& expected) {
+    std::vector<uint8_t> out(kNum * sizeof(float));
+    REQUIRE(session->CopyToHost(*in, absl::MakeSpan(out)).ok());
+    CHECK(AsBytes(expected) == absl::Span<const uint8_t>(out));
+  };
+  for (const char* name : kCodecs) {
+    INFO(name);
+    const auto codec = CodecOf(name);
+    std::vector<uint8_t> expected(codec->PackedSize(kNum));
+    codec->Encode(values, absl::MakeSpan(expected), rounding);
+    absl::StatusOr<DeviceMemory> packed = session->Allocate(expected.size());
+    REQUIRE((in.ok() && packed.ok()));
+    REQUIRE(session->CopyToDevice(AsBytes(values), *in).ok());
+    REQUIRE(session->Encode(*codec, *in, kNum, *packed, rounding).ok());
+    std::vector<uint8_t> bytes(expected.size());
+    REQUIRE(session->CopyToHost(*packed, absl::MakeSpan(bytes)).ok());
+    CHECK(bytes == expected);
 
-  REQUIRE(session->DecodeInt8(*packed, kNum, kBlock, *in).ok());
-  std::vector<float> decoded(kNum);
-  REQUIRE(codec->Decode(expected, absl::MakeSpan(decoded)).ok());
-  std::vector<uint8_t> out(kNum * sizeof(float));
-  REQUIRE(session->CopyToHost(*in, absl::MakeSpan(out)).ok());
-  CHECK(AsBytes(decoded) == absl::Span<const uint8_t>(out));
+    std::vector<float> sums = values;
+    REQUIRE(codec->DecodeAccumulate(expected, 0.7f, absl::MakeSpan(sums)).ok());
+    REQUIRE(session->DecodeAccumulate(*codec, *packed, kNum, 0.7f, *in).ok());
+    check(sums);
+    REQUIRE(codec->Decode(expected, absl::MakeSpan(sums)).ok());
+    REQUIRE(session->Decode(*codec, *packed, kNum, *in).ok());
+    check(sums);
+  }
 }
 
 TEST_CASE("a session refuses memory that is too short, and hands on what the plugin refuses") {
@@ -122,25 +130,26 @@ TEST_CASE("a session refuses memory that is too short, and hands on what the plu
   REQUIRE(session->CopyToDevice(host, *values).ok());
 
   // 100 values in blocks of 64: two scales.
-  CHECK(session->EncodeInt8(*values, 100, 64, *packed).ok());
-  CHECK(session->DecodeInt8(*packed, 100, 64, *values).ok());
-  Refused(session->EncodeInt8(*values, 101, 64, *packed), StatusCode::kInvalidArgument,
+  const auto codec = CodecOf("int8:64");
+  CHECK(session->Encode(*codec, *values, 100, *packed).ok());
+  CHECK(session->Decode(*codec, *packed, 100, *values).ok());
+  CHECK(session->DecodeAccumulate(*codec, *packed, 100, 1.0f, *values).ok());
+  Refused(session->Encode(*codec, *values, 101, *packed), StatusCode::kInvalidArgument,
           "values has 400 bytes, expected 404");
   absl::StatusOr<DeviceMemory> small = session->Allocate(107);
-  Refused(session->EncodeInt8(*values, 100, 64, *small), StatusCode::kInvalidArgument,
-          "packed bytes has 107 bytes, expected 108");
-  Refused(session->DecodeInt8(*small, 100, 64, *values), StatusCode::kInvalidArgument,
-          "packed bytes has 107 bytes, expected 108");
-  Refused(session->EncodeInt8(*values, ~uint64_t{0}, 64, *packed), StatusCode::kInvalidArgument,
+  constexpr const char* kTooShort = "packed bytes has 107 bytes, expected 108";
+  Refused(session->Encode(*codec, *values, 100, *small), StatusCode::kInvalidArgument, kTooShort);
+  Refused(session->Decode(*codec, *small, 100, *values), StatusCode::kInvalidArgument, kTooShort);
+  Refused(session->DecodeAccumulate(*codec, *small, 100, 1.0f, *values), StatusCode::kInvalidArgument, kTooShort);
+  Refused(session->Encode(*codec, *values, ~uint64_t{0}, *packed), StatusCode::kInvalidArgument,
           "expected at most");
-  Refused(session->EncodeInt8(*values, 100, 0, *packed), StatusCode::kInvalidArgument,
-          "block is 0");
-  Refused(session->EncodeInt8(*values, 100, 65, *packed), StatusCode::kInvalidArgument, "block");
 
   std::vector<float> not_finite(100, NAN);
   REQUIRE(session->CopyToDevice(AsBytes(not_finite), *values).ok());
-  Refused(session->EncodeInt8(*values, 100, 64, *packed), StatusCode::kInvalidArgument, "finite");
-  Refused(session->DecodeInt8(*packed, 100, 64, *values), StatusCode::kInvalidArgument, "refused");
+  constexpr const char* kRefused = "int8:64: CUDA: refused";
+  Refused(session->Encode(*codec, *values, 100, *packed), StatusCode::kInvalidArgument, kRefused);
+  Refused(session->Decode(*codec, *packed, 100, *values), StatusCode::kInvalidArgument, kRefused);
+  Refused(session->DecodeAccumulate(*codec, *packed, 100, 1.0f, *values), StatusCode::kInvalidArgument, kRefused);
 }
 
 #ifdef GDF_CUDA_PLUGIN
