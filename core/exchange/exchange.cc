@@ -59,6 +59,10 @@ void Exchange::Cancel(const std::string& why) {
   if (run_) run_->Fail(absl::CancelledError(why));
 }
 
+void Exchange::Lose(const wire::RoundTag& tag, const NodeId& node, const std::string& why) {
+  if (run_ && run_->tag() == tag) run_->PeerLost(node, absl::UnavailableError(why));
+}
+
 void Exchange::Forget() {
   held_ = {};
   forget_ = true;

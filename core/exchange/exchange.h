@@ -75,6 +75,10 @@ class Exchange {
   // Ends the call in progress, if any, with kCancelled; peers learn of it.
   void Cancel(const std::string& why);
 
+  // `node` will deliver nothing more to the call of this tag: it ends if it still waits for that
+  // node.
+  void Lose(const wire::RoundTag& tag, const NodeId& node, const std::string& why);
+
   // Nobody will resume what has been exchanged so far.
   void Forget();
 

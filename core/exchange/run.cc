@@ -83,6 +83,7 @@ Exchange::Run::Run(const Context& context_in, AllReduceRequest request_in, Held 
       peer_held_(request.members.size()),
       pool_idle_(context.executor),
       owing_(request.members.size()),
+      using_(request.members.size()),
       lost_(request.members.size()),
       scope_(context.executor) {}
 
@@ -166,7 +167,8 @@ void Exchange::Run::Start() {
   std::vector<Task<absl::Status>> tasks;
   if (!pieces_.of(self).empty()) tasks.push_back(Own());
   for (uint32_t i = 0; i < size(); ++i) {
-    if (is_peer(i) && !pieces_.of(i).empty()) tasks.push_back(Use(i));
+    using_[i] = is_peer(i) && !pieces_.of(i).empty();
+    if (using_[i]) tasks.push_back(Use(i));
   }
   tasks_left_ = tasks.size();
   if (tasks.empty()) done.Set(absl::OkStatus());
@@ -185,6 +187,11 @@ Task<void> Exchange::Run::Track(Task<absl::Status> task) {
 void Exchange::Run::Fail(absl::Status why) { done.Set(std::move(why)); }
 
 void Exchange::Run::Lose(uint32_t member, const absl::Status& why) { Fail(Blame(member, why)); }
+
+void Exchange::Run::PeerLost(const NodeId& peer, const absl::Status& why) {
+  const std::optional<uint32_t> index = IndexOf(peer);
+  if (index && (owing_[*index] || using_[*index])) Lose(*index, why);
+}
 
 absl::Status Exchange::Run::Blame(uint32_t member, const absl::Status& why) {
   const std::string name = request.members[member].node.Short();
@@ -369,6 +376,7 @@ Task<absl::Status> Exchange::Run::Use(uint32_t owner) {
                                            : AwaitEnd(owner, stream));
   std::vector<absl::Status> results = co_await WhenAll(context.executor, std::move(both));
   for (const absl::Status& status : results) GDF_CO_RETURN_IF_ERROR(status);
+  using_[owner] = false;
   co_return absl::OkStatus();
 }
 

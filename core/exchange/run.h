@@ -28,6 +28,8 @@ struct Exchange::Run {
   // The first failure ends the run.
   void Fail(absl::Status why);
   void Lose(uint32_t member, const absl::Status& why);
+  // From outside: a failure only if something of it is still to come.
+  void PeerLost(const NodeId& peer, const absl::Status& why);
   // Until nothing that touches the mean runs on the pool; after `done` nothing more begins there.
   Task<void> AwaitPool();
   Outcome Finish(const absl::Status& status);
@@ -78,6 +80,7 @@ struct Exchange::Run {
   std::vector<float> weights_;             // of the contributors, in member order
   std::vector<OneShot<StreamPtr>> inbound_;  // by member
   std::vector<bool> owing_;                // by member: the owner waits for it
+  std::vector<bool> using_;                // by member: its shard is not done with
   std::vector<bool> lost_;
   std::vector<StreamPtr> streams_;  // all, to tell peers why it ended
   size_t tasks_left_ = 0;

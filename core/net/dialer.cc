@@ -95,6 +95,7 @@ void Dialer::Connect(const tcp::endpoint& endpoint) {
   socket->async_connect(
       endpoint, [self = shared_from_this(), socket, endpoint](std::error_code ec) {
         if (self->over_ || self->won_) return;
+        if (ec == asio::error::connection_refused) ++self->refusals_;
         if (ec)
           return self->AttemptFailed(absl::StrCat(EndpointText(endpoint), ": ", ec.message()));
         self->Secure(std::move(*socket));
@@ -109,7 +110,7 @@ void Dialer::Secure(tcp::socket socket) {
         const std::shared_ptr<Connection> secured = weak.lock();
         if (self->over_ || self->won_ || secured == nullptr) return;
         if (status.ok()) return self->Won(secured);
-        if (!secured->peer().zero()) self->others_.push_back(secured->peer());
+        if (!secured->peer().zero()) self->found_.others.push_back(secured->peer());
         self->AttemptFailed(std::string(status.message()));
       });
 }
@@ -166,7 +167,8 @@ void Dialer::Finish(absl::StatusOr<Dialled> result) {
   for (const auto& connection : securing_) connection->Stop();
   connecting_.clear();
   securing_.clear();
-  if (Done done = std::exchange(done_, nullptr)) done(std::move(result), std::move(others_));
+  found_.nobody_listens = !result.ok() && refusals_ > 0 && refusals_ == failures_.size();
+  if (Done done = std::exchange(done_, nullptr)) done(std::move(result), std::move(found_));
 }
 
 }  // namespace gdf::net

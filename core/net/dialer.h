@@ -22,13 +22,18 @@ struct Dialled {
   Hello hello;
 };
 
+// What a dial comes upon beside a connection.
+struct Findings {
+  std::vector<NodeId> others;   // who answered at the peer's addresses with keys of their own
+  bool nobody_listens = false;  // every address refused
+};
+
 // I/O thread. Addresses are tried in order, the next one 250 ms after the last or as soon as it has
 // failed (RFC 8305); the first finished TLS handshake with the right key wins.
 class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer> {
  public:
-  // kUnavailable with the reason for each address; or what the peer itself refused with. `others`:
-  // who answered at its addresses with keys of their own.
-  using Done = std::function<void(absl::StatusOr<Dialled>, std::vector<NodeId> others)>;
+  // kUnavailable with the reason for each address; or what the peer itself refused with.
+  using Done = std::function<void(absl::StatusOr<Dialled>, Findings)>;
 
   Dialer(std::shared_ptr<IoWorld> world, NodeId peer, Purpose purpose,
          std::vector<std::string> addresses, Done done);
@@ -57,7 +62,8 @@ class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer
   std::vector<std::shared_ptr<asio::ip::tcp::socket>> connecting_;
   std::vector<std::shared_ptr<Connection>> securing_;
   std::vector<std::string> failures_;
-  std::vector<NodeId> others_;
+  size_t refusals_ = 0;  // of failures_
+  Findings found_;
   int resolving_ = 0;
   int running_ = 0;
   bool won_ = false;

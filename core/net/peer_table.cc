@@ -153,11 +153,11 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
 void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses) {
   Peer& peer = peers_[id];
   (purpose == Purpose::kMain ? peer.dialling_main : peer.dialling_stripe) = true;
-  auto done = [weak = weak_from_this(), world = world_, id, purpose](
-                  absl::StatusOr<Dialled> result, std::vector<NodeId> others) {
-    world->executor.Post([weak, id, purpose, result = std::move(result), others] {
+  auto done = [weak = weak_from_this(), world = world_, id, purpose](absl::StatusOr<Dialled> result,
+                                                                     Findings found) {
+    world->executor.Post([weak, id, purpose, result = std::move(result), found] {
       if (const std::shared_ptr<PeerTable> table = weak.lock()) {
-        table->OnDialled(id, purpose, result, others);
+        table->OnDialled(id, purpose, result, found);
       }
     });
   };
@@ -168,10 +168,10 @@ void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string>
 }
 
 void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result,
-                          std::vector<NodeId> others) {
+                          Findings found) {
   if (shut_down_) return;
   Peer& peer = peers_[id];
-  peer.others = std::move(others);
+  peer.found = std::move(found);
   const bool main = purpose == Purpose::kMain;
   (main ? peer.dialling_main : peer.dialling_stripe) = false;
   if (result.ok()) {
@@ -262,6 +262,7 @@ void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hel
   links_[connection.get()] = link;
   peer.links.push_back(link);
   peer.next_want = absl::ZeroDuration();
+  peer.found.nobody_listens = false;
   connection->Start(weak_from_this());
   DrainSpareMains(peer);
   Wake(peer);
@@ -427,7 +428,12 @@ std::vector<NodeId> PeerTable::Connected() const {
 
 std::vector<NodeId> PeerTable::AnsweredInstead(const NodeId& peer) const {
   const Peer* entry = Find(peer);
-  return entry == nullptr ? std::vector<NodeId>() : entry->others;
+  return entry == nullptr ? std::vector<NodeId>() : entry->found.others;
+}
+
+bool PeerTable::NobodyListens(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  return entry != nullptr && entry->found.nobody_listens;
 }
 
 Registration PeerTable::Watch(Transport::PeerWatcher watcher) {

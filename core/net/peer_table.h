@@ -44,6 +44,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   bool Connected(const NodeId& peer) const;
   std::vector<NodeId> Connected() const;
   std::vector<NodeId> AnsweredInstead(const NodeId& peer) const;
+  bool NobodyListens(const NodeId& peer) const;
   Registration Watch(Transport::PeerWatcher watcher);
   TrafficCounters counters(const NodeId& peer) const;
   TrafficCounters total_counters() const;
@@ -63,7 +64,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
     absl::Duration next_dial;    // not before
     uint64_t failure_count = 0;  // ever, of both kinds
     absl::Status last_error;
-    std::vector<NodeId> others;  // who answered instead when it was dialled last
+    Findings found;                      // when it was dialled last, and has not connected since
     std::vector<OneShot<bool>> waiting;  // Open() calls, for any change
     TrafficCounters closed;
   };
@@ -80,8 +81,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   absl::StatusOr<absl::Duration> Connect(const NodeId& id, Priority priority);
   void WantStripe(const NodeId& id, Peer& peer);
   void Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses);
-  void OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result,
-                 std::vector<NodeId> others);
+  void OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dialled> result, Findings found);
   absl::Status MayJoin(const Connection& connection) const;
   absl::Status MayVisit(const Connection& connection) const;  // as one that is no member
   void AddLink(std::shared_ptr<Connection> connection, const Hello& hello, Purpose purpose);

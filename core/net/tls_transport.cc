@@ -106,6 +106,8 @@ void TlsTransport::SetAddresses(NodeId peer, std::vector<std::string> host_ports
 std::vector<NodeId> TlsTransport::AnsweredInstead(NodeId peer) const {
   return parts_->peers->AnsweredInstead(peer);
 }
+
+bool TlsTransport::NobodyListens(NodeId peer) const { return parts_->peers->NobodyListens(peer); }
 void TlsTransport::SetAdmission(std::function<Admission(NodeId)> policy) {
   parts_->peers->SetAdmission(std::move(policy));
 }

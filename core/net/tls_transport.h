@@ -43,6 +43,7 @@ class TlsTransport final : public Transport {
                                                      absl::Duration timeout) override;
   void SetAddresses(NodeId peer, std::vector<std::string> host_ports) override;
   std::vector<NodeId> AnsweredInstead(NodeId peer) const override;
+  bool NobodyListens(NodeId peer) const override;
   void SetAdmission(std::function<Admission(NodeId)> policy) override;
   void RecheckAdmission() override;
   void Disconnect(NodeId peer, absl::Status why) override;

@@ -155,6 +155,9 @@ class Transport {
   // Who answered at `peer`'s addresses when it was dialled last, with keys of their own: strangers,
   // or `peer` under a new key.
   virtual std::vector<NodeId> AnsweredInstead(NodeId peer) const = 0;
+  // Whether all of `peer`'s addresses refused when it was dialled last, and no connection came up
+  // since: no program listens there.
+  virtual bool NobodyListens(NodeId peer) const = 0;
 
   // Decides about each peer when it connects; without a policy everybody is a stranger. `policy` is
   // called on the executor and must outlive the transport.

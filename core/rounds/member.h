@@ -95,6 +95,7 @@ class JobMember::Impl {
   Task<void> DropUnsignedShadow();
   Task<Reply> OnPropose(wire::Receipt receipt);
   Task<Reply> OnCommit(wire::CommitRound commit);
+  Reply OnAbort(const wire::Abort& abort);
   Reply OnEnd(const wire::EndJob& end);
   absl::Status CheckPlan(const wire::RoundPlan& plan) const;
   absl::Status CheckReceipt(const wire::Receipt& receipt) const;

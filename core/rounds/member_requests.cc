@@ -75,8 +75,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::Handle(NodeId from, wire
   } else if (auto* commit = std::get_if<wire::CommitRound>(&request)) {
     reply = co_await OnCommit(std::move(*commit));
   } else if (auto* abort = std::get_if<wire::Abort>(&request)) {
-    if (abort->tag.attempt >= last_attempt_) exchange_.Cancel(abort->reason);
-    reply = wire::RoundReply(wire::Done{});
+    reply = OnAbort(*abort);
   } else if (auto* end = std::get_if<wire::EndJob>(&request)) {
     reply = OnEnd(*end);
   }
@@ -331,6 +330,19 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
     persisted.IgnoreError();
   }
   co_return TrafficReply();
+}
+
+absl::StatusOr<wire::RoundReply> JobMember::Impl::OnAbort(const wire::Abort& abort) {
+  if (abort.lost.empty()) {
+    if (abort.tag.attempt >= last_attempt_) exchange_.Cancel(abort.reason);
+    return wire::RoundReply(wire::Done{});
+  }
+  if (abort.tag.attempt > last_attempt_) {
+    return absl::UnavailableError(
+        absl::StrCat("the exchange of ", abort.tag.ToString(), " has not begun here"));
+  }
+  for (const NodeId& node : abort.lost) exchange_.Lose(abort.tag, node, abort.reason);
+  return wire::RoundReply(wire::Done{});
 }
 
 absl::StatusOr<wire::RoundReply> JobMember::Impl::OnEnd(const wire::EndJob& end) {

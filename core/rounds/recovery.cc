@@ -20,7 +20,7 @@ Task<absl::Status> RoundLead::EnterEpoch() {
     alive_.insert(node);
     attempt_heard_ = std::max(attempt_heard_, reply.last_attempt);
   }
-  for (const auto& [node, why] : answers->silent) lost_[node] = why;
+  for (const auto& [node, why] : answers->silent) lost_[node] = {why, Now()};
   GDF_CO_RETURN_IF_ERROR(ChooseState(*answers));
   const absl::Status together = co_await BringTogether(*answers);
   GDF_CO_RETURN_IF_ERROR(together);

@@ -42,6 +42,8 @@ class Coordinator {
   virtual Task<absl::Status> ReportEvent(wire::JobEvent event) = 0;
   // Who the coordinators opened an epoch with, from this node's replica of their record; kNotFound: it has none.
   virtual absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) = 0;
+  // Whether they say that `node` is not there. False also when they are not heard themselves.
+  virtual bool SeesOffline(NodeId node) = 0;
 };
 
 // How long a job waits for what. Every wait has one of these or the job's round_deadline.

@@ -32,7 +32,8 @@ RoundLead::RoundLead(JobMember::Impl& member, wire::EpochRecord epoch)
       env_(member.env()),
       epoch_(std::move(epoch)),
       summaries_(env_.executor),
-      scope_(env_.executor) {}
+      scope_(env_.executor),
+      tells_(env_.executor) {}
 
 absl::Duration RoundLead::Now() const { return env_.executor.clock().Monotonic(); }
 
@@ -56,9 +57,56 @@ std::vector<NodeId> RoundLead::Alive() const {
 
 void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
-  lost_[node] = why;
+  const bool down = KnownDown(node);
+  lost_[node] = {why, Now() + (down ? env_.timings.reconnect : absl::ZeroDuration())};
+  if (down) tells_.Spawn(Knock(node));
   member_.Event(wire::Severity::kWarning,
                 absl::StrCat(RoundName(position_.round), " lost node ", node.Short(), ": ", why.message()));
+}
+
+Task<void> RoundLead::Knock(NodeId node) {
+  const wire::Enter enter{env_.job, epoch_};
+  for (auto it = lost_.find(node); it != lost_.end() && Now() < it->second.until;
+       it = lost_.find(node)) {
+    const Reply reply = co_await Ask(node, enter, env_.timings.reconnect);
+    it = lost_.find(node);
+    if (it == lost_.end()) co_return;
+    it->second.answers = reply.ok();
+    if (reply.ok()) co_return;
+    co_await Sleep(env_.executor, env_.timings.retry);
+  }
+}
+
+bool RoundLead::KnownDown(const NodeId& node) const {
+  if (node == env_.transport.self() || env_.transport.Connected(node)) return false;
+  return env_.transport.NobodyListens(node) || env_.coordinator.SeesOffline(node);
+}
+
+bool RoundLead::AnyGivenUp() const {
+  return std::any_of(lost_.begin(), lost_.end(),
+                     [&](const auto& item) { return item.second.until <= Now(); });
+}
+
+void RoundLead::TakeBack() {
+  for (auto it = lost_.begin(); it != lost_.end();) {
+    const NodeId node = it->first;
+    if (!it->second.answers) {
+      ++it;
+      continue;
+    }
+    it = lost_.erase(it);
+    alive_.insert(node);
+    member_.Event(wire::Severity::kInfo,
+                  absl::StrCat(RoundName(position_.round), " has node ", node.Short(), " again"));
+  }
+}
+
+Task<void> RoundLead::AwaitLost() {
+  for (TakeBack(); std::any_of(lost_.begin(), lost_.end(),
+                               [&](const auto& item) { return item.second.until > Now(); });
+       TakeBack()) {
+    co_await Sleep(env_.executor, env_.timings.retry);
+  }
 }
 
 absl::Status RoundLead::CheckMajority() const {
@@ -66,7 +114,9 @@ absl::Status RoundLead::CheckMajority() const {
   if (alive_.size() >= need) return absl::OkStatus();
   std::string text = absl::StrCat(RoundName(position_.round), " has ", alive_.size(), " of ",
                                   epoch_.members.size(), " members, needs ", need);
-  for (const auto& [node, why] : lost_) absl::StrAppend(&text, "; lost node ", node.Short(), " (", why.message(), ")");
+  for (const auto& [node, loss] : lost_) {
+    absl::StrAppend(&text, "; lost node ", node.Short(), " (", loss.why.message(), ")");
+  }
   return absl::UnavailableError(text);
 }
 
@@ -86,9 +136,10 @@ Task<absl::Status> RoundLead::Drive() {
   while (!IsFinal(status) && (!status.ok() || position_.round.value < TotalRounds())) {
     if (status.ok()) {
       member_.set_activity("leading");
+      TakeBack();
       status = co_await RunRound();
       if (!diverged_.ok()) co_return diverged_;
-      if (status.ok() && !lost_.empty()) status = absl::UnavailableError("members were lost");
+      if (status.ok() && AnyGivenUp()) status = absl::UnavailableError("members were lost");
       continue;
     }
     const absl::Duration idle = Now() - progress_at_;
@@ -105,13 +156,10 @@ Task<absl::Status> RoundLead::Drive() {
 // job goes on with whoever is there, as long as that is a majority.
 Task<absl::Status> RoundLead::Recover(absl::Status why) {
   for (const NodeId& node : Alive()) {
-    wire::Abort abort{Tag(), std::string(why.message())};
-    if (node != env_.transport.self()) {
-      scope_.Spawn([](RoundLead* lead, NodeId to, wire::Abort abort) -> Task<void> {
-        (co_await lead->Ask(to, std::move(abort), lead->env_.timings.call)).IgnoreError();
-      }(this, node, std::move(abort)));
-    }
+    if (node != env_.transport.self()) Tell(node, wire::Abort{Tag(), std::string(why.message())});
   }
+  if (!lost_.empty()) member_.set_activity("waiting for lost members");
+  co_await AwaitLost();
   const absl::Duration backoff = env_.timings.retry * (1 << std::min(failures_++, kMaxBackoff));
   if (!lost_.empty()) {
     member_.set_activity("asking for a new epoch");
@@ -119,9 +167,9 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
     const absl::Duration give_up = Now() + env_.timings.call;
     while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
     EpochRequest request{env_.job, epoch_.epoch, {}, ""};
-    for (const auto& [node, reason] : lost_) {
-      absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", "lost node ", node.Short(), " (",
-                      reason.message(), ")");
+    for (const auto& [node, loss] : lost_) {
+      absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", "lost node ", node.Short(),
+                      " (", loss.why.message(), ")");
       request.lost.push_back(node);
     }
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
@@ -286,7 +334,16 @@ Task<absl::Status> RoundLead::NextAttempt() {
 
 Task<RoundLead::Reply> RoundLead::AskExchange(NodeId node, wire::ExchangeStart start) {
   Reply reply = co_await Ask(node, start, start.deadline + env_.timings.call);
+  if (absl::IsUnavailable(reply.status()) || absl::IsDeadlineExceeded(reply.status())) {
+    TellLost(node, start.tag, reply.status());
+  }
   co_return reply;
+}
+
+void RoundLead::TellLost(const NodeId& lost, const wire::RoundTag& tag, const absl::Status& why) {
+  for (const NodeId& node : Alive()) {
+    if (node != lost) Tell(node, wire::Abort{tag, std::string(why.message()), {lost}});
+  }
 }
 
 // A result that a majority agrees on, or nothing: then who is lost or without a delta has been noted.
@@ -465,6 +522,7 @@ Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, a
   absl::Duration reachable_at = Now();
   while (true) {
     const absl::Duration called_at = Now();
+    const bool connected = env_.transport.Connected(node);
     absl::StatusOr<Buffer> reply = co_await env_.transport.Call(node, JobMember::Method(env_.job), encoded, deadline - called_at);
     if (reply.ok()) {
       co_return wire::DecodeRoundReply(reply->span());
@@ -472,11 +530,20 @@ Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, a
     // A request may be repeated: members answer a known one from what they hold.
     const bool again = absl::IsUnavailable(reply.status()) || absl::IsUnimplemented(reply.status());
     if (Now() - called_at > env_.timings.reconnect) reachable_at = Now();  // it had answered until then
+    const bool broke = connected && !env_.transport.Connected(node);
+    if (broke && again && Now() < deadline) continue;  // by dialling at once
+    if (KnownDown(node)) co_return reply.status();
     if (!again || Now() - reachable_at >= env_.timings.reconnect || Now() + env_.timings.retry >= deadline) {
       co_return reply.status();
     }
     co_await Sleep(env_.executor, env_.timings.retry);
   }
+}
+
+void RoundLead::Tell(NodeId node, wire::Abort abort) {
+  tells_.Spawn([](RoundLead* lead, NodeId to, wire::Abort abort) -> Task<void> {
+    (co_await lead->Ask(to, std::move(abort), lead->env_.timings.call)).IgnoreError();
+  }(this, node, std::move(abort)));
 }
 
 Task<RoundLead::Replies> RoundLead::AskAll(std::vector<NodeId> nodes, const RequestFor& request,

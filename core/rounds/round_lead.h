@@ -42,6 +42,11 @@ class RoundLead {
     wire::ReportJob report;
     std::optional<OneShot<absl::StatusOr<train::EvalResult>>> validation;
   };
+  struct Loss {
+    absl::Status why;
+    absl::Duration until;  // it keeps its place in the epoch, as it may come back
+    bool answers = false;  // again
+  };
   struct Answers {  // to Enter
     std::map<NodeId, wire::EnterReply> by_node;
     std::map<NodeId, absl::Status> silent;
@@ -51,6 +56,13 @@ class RoundLead {
   Task<absl::Status> Drive();
   Task<absl::Status> RunRound();  // round.cc
   Task<absl::Status> Recover(absl::Status why);
+  // Asks a lost member, while its place is kept, until it answers.
+  Task<void> Knock(NodeId node);
+  // Members that have come back while their place was kept take part again.
+  void TakeBack();
+  // Until every lost member has come back or has lost its place.
+  Task<void> AwaitLost();
+  bool AnyGivenUp() const;
   Task<absl::Status> Finish(absl::Status verdict);
   Task<absl::StatusOr<Trained>> Train();
   Task<Reply> TrainOn(NodeId node);
@@ -77,7 +89,14 @@ class RoundLead {
   // round_lead.cc: asking
   Task<Reply> Ask(NodeId node, wire::RoundRequest request, absl::Duration timeout);
   Task<Replies> AskAll(std::vector<NodeId> nodes, const RequestFor& request, absl::Duration timeout);
+  // Sent once, whatever comes of it.
+  void Tell(NodeId node, wire::Abort abort);
+  // Members that were never connected to `lost` hear of it by this only.
+  void TellLost(const NodeId& lost, const wire::RoundTag& tag, const absl::Status& why);
   void Lose(const NodeId& node, const absl::Status& why);
+  // Nothing runs there that could answer, as far as this node and the coordinators see: waiting for
+  // the connection is no use, though a process may start again.
+  bool KnownDown(const NodeId& node) const;
   std::vector<NodeId> Alive() const;  // in the epoch's order
   absl::Status CheckMajority() const;
   wire::RoundTag Tag() const;
@@ -96,7 +115,7 @@ class RoundLead {
   absl::Duration progress_at_;            // when a round was committed last, or this lead began
   int failures_ = 0;                      // of rounds, since then
   std::set<NodeId> alive_;
-  std::map<NodeId, absl::Status> lost_;   // and why
+  std::map<NodeId, Loss> lost_;
   std::map<NodeId, int> suspicion_;       // how often others missed it
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;
@@ -105,6 +124,7 @@ class RoundLead {
   Channel<Summary> summaries_;
   int unreported_ = 0;                    // of them, and the one in the report's hands
   TaskScope scope_;
+  TaskScope tells_;  // nobody waits for them
 };
 
 }  // namespace gdf::rounds

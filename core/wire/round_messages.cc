@@ -207,6 +207,7 @@ absl::Status Get(const pb::CommitRound& in, CommitRound* out) {
 
 absl::Status Get(const pb::Abort& in, Abort* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
+  GDF_RETURN_IF_ERROR(GetNodes("abort.lost", in.lost(), &out->lost));
   return GetReason("abort.reason", in.reason(), &out->reason);
 }
 

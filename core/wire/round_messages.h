@@ -155,10 +155,12 @@ struct CommitRound {
   bool operator==(const CommitRound&) const = default;
 };
 
-// Ends an attempt; what was computed is kept.
+// Ends an attempt; what was computed is kept. With `lost`: only where it still waits for one of
+// these.
 struct Abort {
   RoundTag tag;
   std::string reason;
+  std::vector<NodeId> lost = {};
   bool operator==(const Abort&) const = default;
 };
 

@@ -101,6 +101,7 @@ struct RequestWriter {
   void operator()(const Abort& in) {
     Put(in.tag, out.mutable_abort()->mutable_tag());
     out.mutable_abort()->set_reason(SafeText(in.reason, kMaxReasonBytes));
+    for (const NodeId& node : in.lost) Put(node, out.mutable_abort()->add_lost());
   }
   void operator()(const EndJob& in) {
     Put(in.tag, out.mutable_end()->mutable_tag());

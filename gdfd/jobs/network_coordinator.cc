@@ -82,4 +82,8 @@ Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) {
   co_return co_await Record(std::move(event));
 }
 
+bool NetworkCoordinator::SeesOffline(NodeId node) {
+  return membership_.connected() && !membership_.IsOnline(node);
+}
+
 }  // namespace gdf::jobs

@@ -54,13 +54,34 @@ absl::Duration TimeToCommit(uint64_t seed, uint64_t k, Fault fault) {
   return *reported_at - lost_at;
 }
 
-TEST_CASE("a member dies before each message of an exchange: the round is committed without it as soon as it may be given up") {
+TEST_CASE(
+    "a member dies before each message of an exchange: the round is committed without it at once") {
   const uint64_t messages = MessagesOfExchange(41);
   REQUIRE(messages >= 36);  // 12 streams with a hello, a slice and a mean each
   for (uint64_t k = 1; k <= messages; ++k) {
     INFO("before message " << k << " of " << messages);
-    const absl::Duration took = TimeToCommit(41, k, [](SimJob& job) { job.Crash(kLost); });
-    CHECK(took < rounds::RoundTimings{}.reconnect + absl::Seconds(3));
+    for (const bool seen :
+         {true, false}) {  // by the coordinator; else by the refused connection alone
+      const absl::Duration took = TimeToCommit(41, k, [&](SimJob& job) {
+        if (!seen) job.set_sees_offline([](int) { return false; });
+        job.Crash(kLost);
+      });
+      CHECK(took < absl::Seconds(3));
+    }
+  }
+}
+
+TEST_CASE(
+    "a member that is cut from another one dies: what the lead knows is told, and nobody waits for "
+    "longer") {
+  const uint64_t messages = MessagesOfExchange(43);
+  for (uint64_t k = 1; k <= messages / 2; ++k) {  // those that can still pass
+    INFO("before message " << k);
+    const absl::Duration took = TimeToCommit(43, k, [&](SimJob& job) {
+      job.network().Cut(job.id(1), job.id(kLost));
+      job.Crash(kLost);
+    });
+    CHECK(took < absl::Seconds(3));
   }
 }
 
@@ -72,6 +93,61 @@ TEST_CASE("a member falls silent before each message of an exchange: the round i
     const NetworkOptions network;
     CHECK(took < network.keepalive + rounds::RoundTimings{}.reconnect + 2 * network.dial_timeout + absl::Seconds(3));
   }
+}
+
+// Some minutes: a place is kept for less.
+JobOptions ManyRounds() {
+  JobOptions options;
+  options.rounds = 200;
+  options.inner_steps = 2;
+  return options;
+}
+
+TEST_CASE(
+    "a member that dies in an exchange and is back soon keeps its place, and rounds are committed "
+    "meanwhile") {
+  SimJob job(44, ManyRounds());
+  uint64_t count = 0;
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.method != "gdf.exchange/j7" || ++count != 20) return;
+    job.Crash(kLost);
+    job.executor().PostAfter(absl::Seconds(5), [&job] { job.Restart(kLost); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  CHECK(job.epoch().epoch == Epoch{1});
+  uint64_t without = 0;
+  for (const wire::ReportJob& report : job.reports())
+    without += report.metrics.contributors == 3 ? 1 : 0;
+  CHECK(without >= 2);
+  CHECK(job.reports().back().metrics.contributors == 4);
+}
+
+TEST_CASE(
+    "a member that dies in an exchange and stays away is left out of the next epoch once its place "
+    "is given up") {
+  SimJob job(45, ManyRounds());
+  uint64_t count = 0;
+  absl::Duration lost_at;
+  std::optional<absl::Duration> left_out_at;
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.method == "gdf.exchange/j7" && ++count == 20) {
+      lost_at = job.executor().Monotonic();
+      job.Crash(kLost);
+    }
+    if (!left_out_at && job.epoch().epoch == Epoch{2}) left_out_at = job.executor().Monotonic();
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  REQUIRE(left_out_at);
+  const absl::Duration kept = *left_out_at - lost_at;
+  CHECK(kept >= rounds::RoundTimings{}.reconnect);
+  CHECK(kept < rounds::RoundTimings{}.reconnect + absl::Seconds(15));
+  CHECK_FALSE(job.epoch().Has(job.id(kLost)));
 }
 
 }  // namespace

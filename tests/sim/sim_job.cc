@@ -82,6 +82,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     co_return absl::OkStatus();
   }
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId, Epoch epoch) override { return job_.MembersOf(epoch); }
+  bool SeesOffline(NodeId node) override { return job_.sees_offline_(job_.IndexOf(node)); }
 
  private:
   SimJob& job_;

@@ -78,6 +78,8 @@ class SimJob {
   // Crashes `node` at once as seen from outside, from within one of its own calls.
   void CrashFromWithin(int node);
 
+  // Which nodes the coordinator says are not there; at first those that are down.
+  void set_sees_offline(std::function<bool(int node)> sees) { sees_offline_ = std::move(sees); }
   // Told of each round that the coordinator hears of.
   void set_on_report(std::function<void(const wire::ReportJob&)> hook) { on_report_ = std::move(hook); }
   // A majority loses what it did not have to save: a round may be committed a second time, with another result.
@@ -155,6 +157,7 @@ class SimJob {
   std::string violations_;
   std::function<void(const std::string&)> say_;
   std::function<void(const wire::ReportJob&)> on_report_;
+  std::function<bool(int)> sees_offline_ = [this](int node) { return !Up(node); };
   bool may_roll_back_ = false;
   std::vector<std::unique_ptr<Node>> nodes_;
 };

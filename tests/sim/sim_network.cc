@@ -361,6 +361,7 @@ Task<absl::StatusOr<std::unique_ptr<net::Stream>>> SimTransport::Open(NodeId pee
   }
   if (!link) {
     const auto there = network_.up_.find(peer);
+    if (there == network_.up_.end() && !network_.IsCut(self_, peer)) refused_.insert(peer);
     if (there == network_.up_.end() || network_.IsCut(self_, peer)) {
       co_return absl::UnavailableError(absl::StrCat("node ", peer.Short(), " is not reachable"));
     }
@@ -382,6 +383,7 @@ Task<absl::StatusOr<std::unique_ptr<net::Stream>>> SimTransport::Open(NodeId pee
 void SimTransport::Add(std::shared_ptr<SimLink> link) {
   const NodeId peer = link->at[0] == this ? link->id[1] : link->id[0];
   const bool first = !Connected(peer);
+  refused_.erase(peer);
   links_.push_back(std::move(link));
   if (first) Tell(peer, true, absl::OkStatus());
 }

@@ -93,6 +93,7 @@ class SimTransport final : public net::Transport {
                                                           absl::Duration timeout) override;
   void SetAddresses(NodeId, std::vector<std::string>) override {}
   std::vector<NodeId> AnsweredInstead(NodeId) const override { return {}; }
+  bool NobodyListens(NodeId peer) const override { return refused_.count(peer) > 0; }
   void SetAdmission(std::function<net::Admission(NodeId)> policy) override { policy_ = std::move(policy); }
   void RecheckAdmission() override;
   void Disconnect(NodeId peer, absl::Status why) override;
@@ -123,6 +124,7 @@ class SimTransport final : public net::Transport {
   std::function<net::Admission(NodeId)> policy_;
   net::MethodTable methods_;
   std::vector<std::shared_ptr<SimLink>> links_;
+  std::set<NodeId> refused_;  // when dialled last
   std::shared_ptr<Watchers> watchers_ = std::make_shared<Watchers>();
   uint64_t next_watcher_ = 1;
   std::map<NodeId, net::TrafficCounters> counters_;

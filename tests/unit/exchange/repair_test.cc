@@ -179,6 +179,48 @@ TEST_CASE("another member dies while the exchange is repaired: it is repaired ag
   }
 }
 
+TEST_CASE(
+    "a member that was never connected to a lost one ends at once when told, unless it has all of "
+    "it") {
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
+  std::vector<Buffer> packed;
+  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  SECTION("it waits") {
+    Group group(3);
+    group.network.Cut(TestId(0), TestId(2));
+    for (const int i : {0, 1}) group.Start(i, group.Request(i, codec, 1000, {1, 1, 1}, packed[i]));
+    group.executor.RunUntil([] { return false; }, absl::Seconds(2));
+    REQUIRE_FALSE(group.members[0].outcome);
+    const wire::RoundTag tag = group.Request(0, codec, 1000, {1, 1, 1}, packed[0]).tag;
+    wire::RoundTag other = tag;
+    other.attempt = 2;
+    group.members[0].exchange->Lose(other, TestId(2), "another attempt's");
+    group.members[0].exchange->Lose(tag, TestId(7), "no member");
+    group.executor.RunUntil([] { return false; }, absl::Seconds(1));
+    REQUIRE_FALSE(group.members[0].outcome);
+    group.members[0].exchange->Lose(tag, TestId(2), "the lead says so");
+    group.executor.RunUntil([&] { return group.members[0].outcome.has_value(); }, absl::Seconds(1));
+    REQUIRE(group.members[0].outcome);
+    CHECK(absl::IsUnavailable(group.members[0].outcome->status));
+    CHECK(group.members[0].outcome->lost == std::vector<NodeId>{TestId(2)});
+  }
+  SECTION("it has all") {
+    // Member 2 owns nothing of 2 values and has sent its slices; member 1 comes late.
+    Group group(3);
+    std::vector<Buffer> two;
+    for (uint64_t i = 0; i < 3; ++i) two.push_back(Pack(*codec, Values(i + 1, 2)));
+    for (const int i : {0, 2}) group.Start(i, group.Request(i, codec, 2, {1, 1, 1}, two[i]));
+    group.executor.RunUntil([] { return false; }, absl::Seconds(2));
+    AllReduceRequest last = group.Request(1, codec, 2, {1, 1, 1}, two[1]);
+    group.members[0].exchange->Lose(last.tag, TestId(2), "the lead says so");
+    group.executor.RunUntil([] { return false; }, absl::Seconds(1));
+    REQUIRE_FALSE(group.members[0].outcome);
+    group.Start(1, std::move(last));
+    group.executor.RunUntilIdle();
+    CHECK(group.members[0].outcome->status == absl::OkStatus());
+  }
+}
+
 TEST_CASE("who is asked to resume what it holds nothing of takes part all the same") {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
   Group group(3);

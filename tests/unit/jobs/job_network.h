@@ -24,7 +24,8 @@ inline bool Says(const absl::Status& status, absl::StatusCode code, std::string_
 }
 
 // 12 inner steps in rounds of 4; `nodes`: the lines below "nodes:".
-inline std::string JobYaml(const std::string& nodes, const std::string& output = "") {
+inline std::string JobYaml(const std::string& nodes, const std::string& output = "",
+                           int rounds = 3) {
   return absl::StrCat(R"(name: job
 kind: train
 model:
@@ -35,7 +36,8 @@ data:
   sequence_length: 8
   validation_fraction: 10%
 train:
-  steps: 12
+  steps: )",
+                      4 * rounds, R"(
   batch_size: 1
   optimizer: {kind: adamw, lr: 1e-3}
 rounds:

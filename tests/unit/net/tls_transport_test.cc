@@ -260,6 +260,36 @@ TEST_CASE("net: a wrong key is refused and both ids are named") {
   CHECK(Text(status).find(b.id().ToString()) != std::string::npos);
 }
 
+TEST_CASE(
+    "net: that nobody listens at a peer's addresses is known after a dial, until it connects") {
+  TestNode a(1);
+  auto b = std::make_unique<TestNode>(2);
+  const NodeId id = b->id();
+  const std::string address = b->address();
+  const auto nobody = [&] { return a.On([&] { return a.transport().NobodyListens(id); }); };
+  a.Knows(*b);
+  b->Serve("echo", Echo);
+  CHECK(a.Call(id, "echo", Buffer("x")).ok());
+  CHECK_FALSE(nobody());
+  b.reset();
+  CHECK(absl::IsUnavailable(a.Call(id, "echo", Buffer("x")).status()));
+  CHECK(absl::IsUnavailable(a.Call(id, "echo", Buffer("x")).status()));
+  CHECK(nobody());
+  // Another program at one of the addresses says nothing of the peer.
+  TestNode c(3);
+  a.On([&] { a.transport().SetAddresses(id, {address, c.address()}); });
+  CHECK(absl::IsUnavailable(a.Call(id, "echo", Buffer("x")).status()));
+  CHECK_FALSE(nobody());
+  a.On([&] { a.transport().SetAddresses(id, {address}); });
+  CHECK(absl::IsUnavailable(a.Call(id, "echo", Buffer("x")).status()));
+  CHECK(nobody());
+  TestNode again(2);
+  again.Knows(a);
+  a.Serve("echo", Echo);
+  CHECK(again.Call(a.id(), "echo", Buffer("x")).ok());
+  CHECK_FALSE(nobody());
+}
+
 TEST_CASE("net: strangers reach open methods only; refused nodes nothing") {
   auto policy = [](NodeId id) {
     return id == IdOf(3) ? Admission::kRefused : Admission::kStranger;

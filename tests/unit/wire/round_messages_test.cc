@@ -14,7 +14,7 @@ namespace pb = ::gdf::round::v1;
 
 NodeId Node(std::string_view name) { return NodeId(HashBytes(name)); }
 
-RoundTag Tag() { return {JobId{3}, Epoch{2}, RoundId{17}, 1}; }
+RoundTag Tag() { return {JobId{3}, Epoch{2}, RoundId{17}, 2}; }
 
 StateId StateOf(uint64_t round) {
   return {RoundId{round}, HashBytes("theta"), HashBytes("momentum"), {4, 5}};
@@ -43,10 +43,11 @@ std::vector<RoundRequest> Requests() {
       Enter{JobId{3}, EpochOf()},
       SyncState{Tag(), StateOf(17), Node("a"), true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
-      ExchangeStart{Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1)},
+      ExchangeStart{
+          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}},
       Propose{ReceiptOf()},
       CommitRound{Tag(), CommitOf()},
-      Abort{Tag(), "θ differs"},
+      Abort{Tag(), "θ differs", {Node("c")}},
       EndJob{Tag(), "no data"}};
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("a request's tag is found in each kind") {
     const bool enter = std::holds_alternative<Enter>(request);
     CHECK(TagOf(request) == (enter ? RoundTag{JobId{3}, Epoch{2}, RoundId{0}, 0} : Tag()));
   }
-  CHECK(Tag().ToString() == "j3 epoch 2 round 18 attempt 1");
+  CHECK(Tag().ToString() == "j3 epoch 2 round 18 attempt 2");
 }
 
 TEST_CASE("no prefix of a round message crashes its decoder or passes for a whole one") {
@@ -189,26 +190,18 @@ TEST_CASE("round requests out of bounds are refused by field") {
   Refused(altered_exchange([](auto& m) { m.mutable_members(0)->set_node(m.members(1).node()); }),
           "twice");
   Refused(altered_exchange([](auto& m) { m.set_resumes(m.tag().attempt()); }), "exchange.resumes");
-  Refused(altered_exchange([](auto& m) { m.add_lost(m.members(1).node()); }),
-          "exchange that begins");
-  Refused(altered_exchange([](auto& m) {
-            m.mutable_tag()->set_attempt(2);
-            m.set_resumes(1);
-            m.add_lost(m.members(0).node());
-          }),
+  Refused(altered_exchange([](auto& m) { m.set_resumes(0); }), "exchange that begins");
+  Refused(altered_exchange([](auto& m) { m.set_lost(0, m.members(0).node()); }),
           "node with tokens");
-  Refused(altered_exchange([](auto& m) {
-            m.mutable_tag()->set_attempt(2);
-            m.set_resumes(1);
-            m.add_lost(std::string(32, 'x'));
-          }),
-          "no member");
+  Refused(altered_exchange([](auto& m) { m.set_lost(0, std::string(32, 'x')); }), "no member");
 
   const auto altered_abort = [&](std::function<void(pb::Abort&)> change) {
     return DecodeAltered<pb::Abort>(requests[6], &Request::mutable_abort, std::move(change));
   };
   Refused(altered_abort([](auto& m) { m.set_reason(std::string(kMaxReasonBytes + 1, 'x')); }),
           "abort.reason");
+  Refused(altered_abort([](auto& m) { m.add_lost(std::string(31, 'x')); }), "abort.lost");
+  Refused(altered_abort([](auto& m) { m.add_lost(m.lost(0)); }), "abort.lost");
 }
 
 TEST_CASE("receipts and commits out of bounds are refused by field") {
