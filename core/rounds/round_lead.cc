@@ -530,9 +530,9 @@ Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, a
     // A request may be repeated: members answer a known one from what they hold.
     const bool again = absl::IsUnavailable(reply.status()) || absl::IsUnimplemented(reply.status());
     if (Now() - called_at > env_.timings.reconnect) reachable_at = Now();  // it had answered until then
+    if (KnownDown(node)) co_return reply.status();
     const bool broke = connected && !env_.transport.Connected(node);
     if (broke && again && Now() < deadline) continue;  // by dialling at once
-    if (KnownDown(node)) co_return reply.status();
     if (!again || Now() - reachable_at >= env_.timings.reconnect || Now() + env_.timings.retry >= deadline) {
       co_return reply.status();
     }

@@ -95,6 +95,18 @@ TEST_CASE("a member falls silent before each message of an exchange: the round i
   }
 }
 
+TEST_CASE("a member falls silent, and the coordinator has noticed: it is given up with its links, not dialled again") {
+  const uint64_t messages = MessagesOfExchange(46);
+  for (uint64_t k = 1; k <= messages; k += 5) {
+    INFO("before message " << k << " of " << messages);
+    const absl::Duration took = TimeToCommit(46, k, [](SimJob& job) {
+      job.set_sees_offline([](int node) { return node == kLost; });
+      job.Isolate(kLost);
+    });
+    CHECK(took < NetworkOptions{}.keepalive + absl::Seconds(3));
+  }
+}
+
 // Some minutes: a place is kept for less.
 JobOptions ManyRounds() {
   JobOptions options;
