@@ -423,6 +423,20 @@ TEST_CASE("every codec stays within its error bound") {
   CHECK(Make("bf16")->ErrorBound(1.0f) == 0x1p-8);
 }
 
+TEST_CASE("values below zero are packed as exactly as those above") {
+  for (const char* name : {"fp32", "bf16", "fp16", "int8:64", "int4:64", "fp4:64"}) {
+    const auto codec = Make(name);
+    std::vector<float> above = Values(640, 9);
+    for (float& value : above) value = std::abs(value);
+    std::vector<float> below = above;
+    for (float& value : below) value = -value;
+    std::vector<float> mirrored = Decode(*codec, Encode(*codec, below), below.size());
+    for (float& value : mirrored) value = -value;
+    INFO(name);
+    CHECK(mirrored == Decode(*codec, Encode(*codec, above), above.size()));
+  }
+}
+
 TEST_CASE("encoding decoded values again loses next to nothing") {
   // The largest level of an int8 block is 127, so its scale comes out again.
   for (const char* name : {"fp32", "bf16", "int8:64"}) {
