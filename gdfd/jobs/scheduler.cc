@@ -116,10 +116,15 @@ Scheduler::Scheduler(net::Transport& transport, state::State& state,
                 [&transport](const NodeId& node) {
                   return node == transport.self() || transport.Connected(node);
                 }),
+      began_(transport.executor().clock().Monotonic()),
       tasks_(transport.executor()) {
+  for (const NodeId& peer : transport.Peers()) seen_.insert(peer);
   state_watcher_ = state_.AddWatcher([this](uint64_t) { wake_.Push(false); });
   registrations_.push_back(
-      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { wake_.Push(true); }));
+      transport_.WatchPeers([this](NodeId peer, bool up, const absl::Status&) {
+        if (up) seen_.insert(peer);
+        wake_.Push(true);
+      }));
   registrations_.push_back(transport_.HandleCall(
       "jobs.request_epoch",
       [this](NodeId peer, Buffer request) { return ServeRequestEpoch(peer, std::move(request)); }));
@@ -313,12 +318,17 @@ Task<absl::Status> Scheduler::PlacePending(std::vector<state::Job> jobs) {
   co_return absl::OkStatus();
 }
 
+bool Scheduler::MayStillCome(const NodeId& node) const {
+  return !seen_.contains(node) &&
+         transport_.executor().clock().Monotonic() - began_ < Absences::kGrace;
+}
+
 std::vector<NodeId> Scheduler::Staying(const state::Job& job, const NodeId& from,
                                        const std::vector<NodeId>& lost) {
   schedule::Losses::Group group{job.members, job.lead, {}, job.members.size()};
   std::vector<NodeId> known;
   for (const NodeId& member : job.members) {
-    if (membership_.IsOnline(member)) group.online.push_back(member);
+    if (membership_.IsOnline(member) || MayStillCome(member)) group.online.push_back(member);
     if (absl::c_linear_search(lost, member)) known.push_back(member);
   }
   absl::StatusOr<std::vector<NodeId>> first = state_.epoch_members(job.id, Epoch{1});
@@ -350,8 +360,8 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
   if (open.members == job.members) {
     co_return absl::UnavailableError(
         absl::StrCat("job ", ToString(job.id),
-                     " keeps its nodes: they are online, and one node's word does not "
-                     "remove another (",
+                     " keeps its nodes: they are online, or may still find this coordinator, and "
+                     "one node's word does not remove another (",
                      call.reason, ")"));
   }
   // Fewer than the job's minimum: the same epoch goes on when they are back, and ends the job when

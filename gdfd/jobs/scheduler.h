@@ -8,6 +8,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,9 @@ class Scheduler {
   // What to record about a pending job; nothing when it waits, with the reason in it.
   std::optional<wire::CommandBody> Decide(const state::Job& job, Pending& pending,
                                           const std::vector<schedule::NodeOffer>& offers);
+  // Members take a while to find a coordinator that has just started: who was not seen since then is
+  // not gone for that.
+  bool MayStillCome(const NodeId& node) const;
   // Of the job's members, after `from` called `lost` lost.
   std::vector<NodeId> Staying(const state::Job& job, const NodeId& from,
                               const std::vector<NodeId>& lost);
@@ -92,6 +96,8 @@ class Scheduler {
   Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, Pending> pending_;
   Absences absences_;
+  const absl::Duration began_;
+  std::set<NodeId> seen_;  // since then
   std::map<JobId, absl::Time> overdue_at_;  // of the running jobs
   std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what all of them were weighed with

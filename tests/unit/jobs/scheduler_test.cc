@@ -181,6 +181,40 @@ TEST_CASE("Who may ask for an epoch, and whose word about whom counts") {
   }
 }
 
+TEST_CASE("Members that a coordinator has not seen since its start are not left out for that until they had time to come") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  net.Add({Role::kContributor});
+  net.Add({Role::kContributor});
+  const JobId id = net.Submit(n1, JobYaml("  min: 1\n  max: 3\n"));
+  REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning; }));
+  REQUIRE(net.Job(id).members.size() == 3);
+  const auto ask = [&](const NodeId& from) {
+    wire::EpochCall call{id, Epoch{1}, {}, "test"};
+    return net.Await(n1.scheduler->RequestEpoch(from, std::move(call)));
+  };
+  net.Crash(n1);
+  net.Crash(net.node(3));
+  net.Start(n1);
+  CHECK(Says(ask(net.node(2).id()), StatusCode::kUnavailable, "job j1 keeps its nodes"));
+  SECTION("one that never comes leaves then") {
+    REQUIRE(net.Comes([&] { return n1.membership->IsOnline(net.node(2).id()); }));
+    CHECK(Says(ask(net.node(2).id()), StatusCode::kUnavailable, "job j1 keeps its nodes"));
+    net.Pass(Absences::kGrace);
+    REQUIRE(ask(net.node(2).id()).ok());
+  }
+  SECTION("one that has come and gone leaves at once") {
+    net.Start(net.node(3));
+    REQUIRE(net.Comes([&] { return n1.membership->IsOnline(net.node(3).id()); }));
+    net.Crash(net.node(3));
+    REQUIRE(net.Comes([&] { return !n1.membership->IsOnline(net.node(3).id()); }));
+    REQUIRE(ask(net.node(2).id()).ok());
+  }
+  CHECK(net.Job(id).epoch == Epoch{2});
+  const std::vector<NodeId> left = net.Job(id).members;
+  CHECK(std::count(left.begin(), left.end(), net.node(3).id()) == 0);
+}
+
 TEST_CASE("Reports of quick rounds are summed up, and the last one is sent") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());
