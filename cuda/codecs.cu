@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kGridPerProcessor = 32;
 constexpr uint64_t kAlignment = 16;
 
+__device__ const compress::DctTables kDctTablesOnDevice = compress::kDctTables;
+
 template <typename Kernel>
 __global__ void __launch_bounds__(kBlockThreads) Run(const Kernel kernel) {
   if constexpr (Kernel::kThreads == kBlockThreads) {
@@ -56,8 +58,10 @@ int32_t RunCodec(GdfCudaSession* session, const char* what, const GdfCudaCodec& 
   if (result == cudaSuccess) {
     result = cudaMemsetAsync(session->refused, 0xFF, sizeof(*session->refused), session->stream);
   }
+  void* tables = nullptr;
+  if (result == cudaSuccess) result = cudaGetSymbolAddress(&tables, kDctTablesOnDevice);
   if (result == cudaSuccess) {
-    const bool known = start(Arrays{codec, num_values, Refused(session->refused)},
+    const bool known = start(Arrays{codec, num_values, static_cast<const compress::DctTables*>(tables), Refused(session->refused)},
                              [&](const auto& kernel) { Launch(*session, kernel); });
     if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "%s: codec %u is not known", what, codec.kind);
     result = cudaGetLastError();

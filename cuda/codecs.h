@@ -4,13 +4,16 @@
 #define GDF_CUDA_CODECS_H_
 
 #include "cuda/blocks.h"
+#include "cuda/dct.h"
 #include "cuda/plugin.h"
+#include "cuda/signs.h"
+#include "cuda/topk.h"
 #include "cuda/words.h"
 
 namespace gdf::cuda {
 
 // Numbers of docs/formats/codecs.md.
-enum class Kind : uint32_t { kFp32 = 1, kBf16 = 2, kInt8 = 3, kFp16 = 4, kInt4 = 5, kFp4 = 6 };
+enum class Kind : uint32_t { kFp32 = 1, kBf16 = 2, kInt8 = 3, kFp16 = 4, kInt4 = 5, kFp4 = 6, kSign = 7, kTopK2 = 8, kTopK8 = 9, kDct = 10 };
 
 template <typename Code>
 UnitItems UnitsOf(uint64_t num_values, uint32_t block) {
@@ -21,8 +24,26 @@ UnitItems UnitsOf(uint64_t num_values, uint32_t block) {
 struct Arrays {
   GdfCudaCodec codec;
   uint64_t num_values;
+  const compress::DctTables* tables;  // where kernels can read them
   Refused refused;
 };
+
+inline SignItems SignsOf(const Arrays& arrays) {
+  const uint32_t block = arrays.codec.block;
+  return {{arrays.num_values, block, kScaleBytes + block / kSignsOfByte}};
+}
+
+template <typename Levels>
+TopKItems<Levels> ChunksOf(const Arrays& arrays) {
+  const compress::Layout whole(compress::kTopKChunk, arrays.codec.k, Levels::kBits);
+  return {{arrays.num_values, compress::kTopKChunk, static_cast<uint32_t>(whole.bytes)}, arrays.codec.k};
+}
+
+inline DctItems DctOf(const Arrays& arrays) {
+  const uint32_t kept = kDctChunks * arrays.codec.k;
+  const auto bytes = static_cast<uint32_t>(kScaleBytes + kept + compress::BytesOfBits(kept * kDctIndexBits));
+  return {{arrays.num_values, kDctChunks * kDctValues, bytes}, arrays.codec.k, arrays.tables};
+}
 
 template <typename Code, typename Run>
 void EncodeByCode(const Arrays& arrays, const float* values, const ByChance& chance, uint8_t* packed, Run run) {
@@ -62,6 +83,18 @@ bool EncodeWith(const Arrays& arrays, const float* values, const ByChance& chanc
     case Kind::kFp4:
       EncodeByCode<compress::Fp4Code>(arrays, values, chance, packed, run);
       return true;
+    case Kind::kSign:
+      run(EncodeSigns{SignsOf(arrays), values, packed, arrays.refused});
+      return true;
+    case Kind::kTopK2:
+      run(EncodeTopK<compress::TwoLevels>{ChunksOf<compress::TwoLevels>(arrays), values, packed, arrays.refused});
+      return true;
+    case Kind::kTopK8:
+      run(EncodeTopK<compress::Int8Levels>{ChunksOf<compress::Int8Levels>(arrays), values, packed, arrays.refused});
+      return true;
+    case Kind::kDct:
+      run(EncodeDct{DctOf(arrays), values, packed, arrays.refused});
+      return true;
   }
   return false;
 }
@@ -98,6 +131,18 @@ bool DecodeWith(const Arrays& arrays, const uint8_t* packed, const Use& use, Run
       return true;
     case Kind::kFp4:
       DecodeByCode<compress::Fp4Code>(arrays, packed, use, run);
+      return true;
+    case Kind::kSign:
+      run(DecodeSigns<Use>{SignsOf(arrays), packed, use, arrays.refused});
+      return true;
+    case Kind::kTopK2:
+      run(DecodeTopK<compress::TwoLevels, Use>{ChunksOf<compress::TwoLevels>(arrays), packed, use, arrays.refused});
+      return true;
+    case Kind::kTopK8:
+      run(DecodeTopK<compress::Int8Levels, Use>{ChunksOf<compress::Int8Levels>(arrays), packed, use, arrays.refused});
+      return true;
+    case Kind::kDct:
+      run(DecodeDct<Use>{DctOf(arrays), packed, use, arrays.refused});
       return true;
   }
   return false;

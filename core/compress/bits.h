@@ -29,7 +29,7 @@ class BitWriter {
 };
 
 // Reads `bits` at most 24 bits from bit `at` of `size` bytes, which hold them.
-inline uint32_t GetBits(const uint8_t* in, size_t size, size_t at, size_t bits) {
+constexpr uint32_t GetBits(const uint8_t* in, size_t size, size_t at, size_t bits) {
   uint32_t word = 0;
   for (size_t byte = at / 8, shift = 0; shift < bits + at % 8 && byte < size; ++byte, shift += 8) {
     word |= uint32_t{in[byte]} << shift;

@@ -150,7 +150,7 @@ inline size_t CountAtLeast(const float* in, size_t count, int32_t least) {
 
 // A magnitude that the `k` largest values reach, and at most `k` exceed, by bisection of its bits.
 template <typename Count>
-int32_t KthMagnitude(size_t k, int32_t largest, Count count_at_least) {
+constexpr int32_t KthMagnitude(size_t k, int32_t largest, Count count_at_least) {
   int32_t reached = 0;
   int32_t beyond = largest + 1;
   while (beyond - reached > 1) {

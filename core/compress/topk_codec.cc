@@ -10,103 +10,15 @@
 #include "core/base/status_macros.h"
 #include "core/compress/bits.h"
 #include "core/compress/codecs.h"
+#include "core/compress/topk.h"
 #include "core/compress/values.h"
 
 namespace gdf::compress {
 namespace {
 
-constexpr size_t kLevelBytes = 4;  // what the codes are multiples of, or stand for
-using Indices = std::array<uint16_t, CodecSpec::kMaxK>;
-
-// Two bits a value: the sign, and which of two magnitudes, both bfloat16.
-struct TwoLevels {
-  static constexpr size_t kBits = 2;
-
-  // Splits the magnitudes in the middle of their range and takes the mean of either part.
-  static TwoLevels Of(const float* in, const uint16_t* indices, size_t count) {
-    float least = std::abs(in[indices[0]]), most = least;
-    for (size_t i = 1; i < count; ++i) {
-      least = std::min(least, std::abs(in[indices[i]]));
-      most = std::max(most, std::abs(in[indices[i]]));
-    }
-    TwoLevels levels;
-    levels.middle = 0.5f * least + 0.5f * most;
-    double sums[2] = {};
-    size_t counts[2] = {};
-    for (size_t i = 0; i < count; ++i) {
-      const float magnitude = std::abs(in[indices[i]]);
-      const size_t which = magnitude > levels.middle ? 1 : 0;
-      sums[which] += double{magnitude};
-      ++counts[which];
-    }
-    const auto mean = [&](size_t which) {
-      const double of = sums[which] / static_cast<double>(counts[which]);
-      return Bf16Word::FromFloat(static_cast<float>(of));
-    };
-    levels.words[0] = mean(0);
-    levels.words[1] = counts[1] > 0 ? mean(1) : levels.words[0];
-    return levels;
-  }
-  void Write(uint8_t* out) const { std::memcpy(out, words, kLevelBytes); }
-  // False unless both are finite, not negative and in order.
-  bool Read(const uint8_t* in) {
-    std::memcpy(words, in, kLevelBytes);
-    return words[0] <= words[1] && words[1] < (kInfinityBits >> 16);
-  }
-  uint32_t Code(float value) const {
-    return (std::abs(value) > middle ? 1u : 0u) | (value < 0.0f ? 2u : 0u);
-  }
-  bool Known(uint32_t) const { return true; }
-  float Value(uint32_t code) const {
-    const float magnitude = std::bit_cast<float>(Bf16Word::ToBits(words[code & 1u]));
-    return (code & 2u) != 0 ? -magnitude : magnitude;
-  }
-
-  uint16_t words[2] = {};
-  float middle = 0.0f;  // of the encoder only
-};
 static_assert(std::endian::native == std::endian::little);
-
-// As int8, the chunk being the block.
-struct Int8Levels {
-  static constexpr size_t kBits = 8;
-
-  static Int8Levels Of(const float* in, const uint16_t* indices, size_t count) {
-    float most = 0.0f;
-    for (size_t i = 0; i < count; ++i) most = std::max(most, std::abs(in[indices[i]]));
-    return {ScaleFor(most, Int8Code::kLevels, Int8Code::kMaxScale)};
-  }
-  void Write(uint8_t* out) const { std::memcpy(out, &scale, kLevelBytes); }
-  bool Read(const uint8_t* in) {
-    std::memcpy(&scale, in, kLevelBytes);
-    return IsScale(scale, Int8Code::kMaxScale);
-  }
-  uint32_t Code(float value) const {
-    return Int8Code::FromFloat(value, InverseOf(scale));
-  }
-  bool Known(uint32_t code) const { return code != Int8Code::kUnused; }
-  float Value(uint32_t code) const { return scale * Int8Code::ToFloat(code); }
-
-  float scale = 0.0f;
-};
-
-// Where the parts of a chunk of `values` values lie, of which `kept` are kept: levels, codes, then
-// the indices as Elias and Fano code them: the low bits of each, and a bitmap in which the i-th one
-// stands at (index >> low_bits) + i.
-struct Layout {
-  Layout(size_t values_in, size_t k, size_t code_bits)
-      : values(values_in), kept(std::min(k, values_in)) {
-    low_bits = static_cast<size_t>(std::bit_width(CodecSpec::kChunk / k) - 1);
-    lows = kLevelBytes + BytesOfBits(kept * code_bits);
-    highs = lows + BytesOfBits(kept * low_bits);
-    high_bits = kept + ((values - 1) >> low_bits) + 1;
-    bytes = highs + BytesOfBits(high_bits);
-  }
-
-  size_t values, kept;
-  size_t low_bits, high_bits;  // of an index, of the bitmap
-  size_t lows, highs, bytes;   // offsets, and the whole
-};
+static_assert(CodecSpec::kChunk == kTopKChunk && CodecSpec::kMaxK == kMaxTopK);
+using Indices = std::array<uint16_t, CodecSpec::kMaxK>;
 
 template <typename Levels>
 class TopKCodec final : public Codec {
@@ -125,16 +37,19 @@ class TopKCodec final : public Codec {
   void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
     std::fill(out.begin(), out.end(), uint8_t{0});
     Indices indices;
+    std::array<float, CodecSpec::kMaxK> kept;
     uint8_t* to = out.data();
     for (size_t begin = 0; begin < in.size(); begin += CodecSpec::kChunk) {
       const Layout layout = LayoutOf(in.size() - begin);
       const float* chunk = in.data() + begin;
       select_(chunk, layout.values, layout.kept, indices.data());
-      const Levels levels = Levels::Of(chunk, indices.data(), layout.kept);
-      levels.Write(to);
+      for (size_t i = 0; i < layout.kept; ++i) kept[i] = chunk[indices[i]];
+      const Levels levels = Levels::Of(kept.data(), layout.kept);
+      const uint32_t level_bits = levels.Bits();
+      std::memcpy(to, &level_bits, kLevelBytes);
       BitWriter codes(to + kLevelBytes), lows(to + layout.lows);
       for (size_t i = 0; i < layout.kept; ++i) {
-        codes.Put(levels.Code(chunk[indices[i]]), Levels::kBits);
+        codes.Put(levels.Code(kept[i]), Levels::kBits);
         lows.Put(indices[i] & ((1u << layout.low_bits) - 1u), layout.low_bits);
         const size_t high = (indices[i] >> layout.low_bits) + i;
         to[layout.highs + high / 8] |= static_cast<uint8_t>(1u << high % 8);
@@ -173,8 +88,10 @@ class TopKCodec final : public Codec {
     const uint8_t* from = packed.data();
     for (size_t begin = 0; begin < values.size(); begin += CodecSpec::kChunk) {
       const Layout layout = LayoutOf(values.size() - begin);
-      Levels levels;
-      if (!levels.Read(from) || !ReadIndices(from, layout, &indices)) {
+      uint32_t level_bits;
+      std::memcpy(&level_bits, from, kLevelBytes);
+      const Levels levels = Levels::FromBits(level_bits);
+      if (!levels.IsGood() || !ReadIndices(from, layout, &indices)) {
         return BadPacked(*this, absl::StrCat("the chunk at value ", begin,
                                              " has levels or indices that nothing is encoded to"));
       }

@@ -310,6 +310,13 @@ TEST_CASE("top-k packed bytes worked out by hand") {
   CHECK(acc[1] == -3.0f);
 }
 
+TEST_CASE("top-k of subnormals whose middle is below all of them decodes") {
+  // 5 * 2^-149: each half rounds to 2 * 2^-149, so the middle is 4 * 2^-149. As bfloat16 it is 0.
+  for (const float value : {FLT_TRUE_MIN, -0x5p-149f}) {
+    CHECK(Decode(*Make("topk2:1"), Encode(*Make("topk2:1"), {0.0f, value}), 2) == std::vector<float>{0.0f, 0.0f});
+  }
+}
+
 TEST_CASE("top-k bytes of indices that are out of order, out of range, too few or too many are refused") {
   const auto codec = Make("topk2:3");
   const Bytes good = {0x00, 0x40, 0x00, 0x41, 0x03, 0x01, 0x0C, 0x40, 0x00, 0x07};

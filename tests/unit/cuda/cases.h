@@ -20,7 +20,9 @@ namespace gdf::cuda {
 inline constexpr const char* kCodecs[] = {
     "fp32", "bf16", "fp16", "int8:64", "int8:128", "int8:256", "int8:1024", "int8:4096",
     "int8:64:stochastic", "int8:256:stochastic", "int8:4096:stochastic", "int4:64", "int4:128", "int4:512", "int4:4096",
-    "int4:64:stochastic", "int4:2048:stochastic", "fp4:64", "fp4:256", "fp4:4096"};
+    "int4:64:stochastic", "int4:2048:stochastic", "fp4:64", "fp4:256", "fp4:4096",
+    "sign:64", "sign:1024", "sign:4096", "topk2:1", "topk2:64", "topk2:1000", "topk8:3", "topk8:64", "topk8:1024", "dct:1",
+    "dct:4", "dct:7", "dct:32"};
 
 inline std::unique_ptr<compress::Codec> CodecOf(const std::string& name) {
   return *compress::Codec::Create(*compress::CodecSpec::Parse(name));

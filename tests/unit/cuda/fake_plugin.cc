@@ -23,6 +23,7 @@ struct GdfCudaSession {};
 
 namespace {
 
+using namespace gdf;
 using namespace gdf::cuda;
 
 constexpr uint64_t kDeviceBytes = 1 << 20;
@@ -79,7 +80,7 @@ int32_t Copy(GdfCudaSession*, void* to, const void* from, uint64_t bytes, GdfCud
 template <typename Start>
 int32_t RunCodec(const GdfCudaCodec& codec, uint64_t num_values, GdfCudaError* error, Start start) {
   unsigned long long refused = Refused::kNone;
-  const bool known = start(Arrays{codec, num_values, Refused(&refused)}, [](const auto& kernel) { RunOnHost(kernel, 0); });
+  const bool known = start(Arrays{codec, num_values, &compress::kDctTables, Refused(&refused)}, [](const auto& kernel) { RunOnHost(kernel, 0); });
   if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "unknown codec");
   return refused == Refused::kNone ? GDF_CUDA_OK : Fail(error, GDF_CUDA_BAD_DATA, "refused");
 }

@@ -32,7 +32,7 @@ struct OnHost {
     refused = Refused::kNone;
     const compress::CodecSpec& spec = codec.spec();
     return {{static_cast<uint32_t>(spec.kind), spec.block, spec.k, spec.stochastic ? 1u : 0u},
-            num_values, Refused(&refused)};
+            num_values, &compress::kDctTables, Refused(&refused)};
   }
   Bytes Encode(const std::vector<float>& values, const compress::Rounding& rounding) {
     Bytes packed(codec.PackedSize(num_values) + kGuard, kFiller);
@@ -171,7 +171,7 @@ TEST_CASE("a codec without kernels is told") {
   unsigned long long refused = Refused::kNone;
   const auto nothing = [](const auto&) { FAIL("a kernel ran"); };
   for (const uint32_t kind : {0u, 11u, 257u}) {
-    const Arrays arrays{{kind, 64, 0, 0}, 1, Refused(&refused)};
+    const Arrays arrays{{kind, 64, 0, 0}, 1, nullptr, Refused(&refused)};
     CHECK(!EncodeWith(arrays, nullptr, {0, 0}, nullptr, nothing));
     CHECK(!DecodeWith(arrays, nullptr, Put{nullptr}, nothing));
   }
