@@ -43,6 +43,9 @@ Membership::Membership(Environment env)
     : env_(env), tasks_(env.executor), following_log_(env.executor) {
   env_.transport.SetAdmission([this](NodeId peer) { return Admit(peer); });
   state_watcher_ = env_.state.AddWatcher([this](uint64_t index) { OnApplied(index); });
+  peer_watcher_ = env_.transport.WatchPeers([this](NodeId peer, bool up, const absl::Status&) {
+    if (up) OnPeerUp(peer);
+  });
 }
 
 Membership::~Membership() { env_.state.RemoveWatcher(state_watcher_); }
@@ -89,6 +92,14 @@ void Membership::OnApplied(uint64_t) {
   for (const OneShot<bool>& waiter : std::exchange(applied_waiters_, {})) waiter.Set(true);
 }
 
+void Membership::OnPeerUp(const NodeId& peer) {
+  if (!coordinator_up_) return;
+  const std::vector<NodeId> coordinators = Coordinators();
+  if (std::find(coordinators.begin(), coordinators.end(), peer) != coordinators.end()) {
+    coordinator_up_->Set(true);
+  }
+}
+
 Task<void> Membership::RecheckSoon() {
   co_await Sleep(env_.executor, kCutGrace);
   recheck_pending_ = false;
@@ -110,6 +121,7 @@ void Membership::Start(wire::NodeProfile profile) {
 
 void Membership::Serve() {
   coordinator_ = std::make_unique<Coordinator>(env_.transport, env_.state, env_.executor.clock());
+  outreach_ = std::make_unique<Outreach>(env_.transport, env_.state, env_.rng);
   tasks_.Spawn(TellProfile());
 }
 
@@ -214,6 +226,7 @@ Task<void> Membership::Follow() {
       if (following_) pause = kFirstRetry;
       following_ = false;
       online_.clear();
+      coordinator_up_.emplace(env_.executor);
       NoteLoss(coordinator, std::move(lost));
       if (!joining_) co_await LookForSuccessor(coordinator);
       if (env_.state.last_applied() > before) pause = kFirstRetry;
@@ -223,8 +236,11 @@ Task<void> Membership::Follow() {
       Log(LogLevel::kWarning, "expelled", {{"why", expelled}});
       co_return;
     }
-    const absl::Duration jitter = pause * (0.5 + env_.rng.Unit());
-    co_await Sleep(env_.executor, jitter);
+    // One that dials this node first is followed at once.
+    OneShot<bool> next = coordinator_up_.value_or(OneShot<bool>(env_.executor));
+    next.SetAfter(pause * (0.5 + env_.rng.Unit()), false);
+    co_await next.Wait();
+    coordinator_up_.reset();
     pause = std::min(pause * 2, kLastRetry);
   }
 }

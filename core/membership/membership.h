@@ -15,6 +15,7 @@
 #include "core/base/rng.h"
 #include "core/base/task.h"
 #include "core/membership/coordinator.h"
+#include "core/membership/outreach.h"
 #include "core/net/transport.h"
 #include "core/state/state.h"
 #include "core/trust/invite.h"
@@ -92,6 +93,7 @@ class Membership {
  private:
   net::Admission Admit(const NodeId& peer);
   void OnApplied(uint64_t index);
+  void OnPeerUp(const NodeId& peer);
   absl::Status GiveUpJoining();
   Task<void> RecheckSoon();
   void Serve();
@@ -111,6 +113,8 @@ class Membership {
   std::optional<trust::Invite> joining_;  // from Join until the first log entry is here
   std::optional<NodeId> candidate_;       // may be a coordinator under a new key
   std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<Outreach> outreach_;           // of a coordinator
+  std::optional<OneShot<bool>> coordinator_up_;  // one has connected since it was lost
   bool following_ = false;
   bool recheck_pending_ = false;
   absl::Status last_error_;
@@ -118,6 +122,7 @@ class Membership {
   std::function<void(const absl::Status&)> on_refused_;
   std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry
   state::State::WatcherId state_watcher_;
+  net::Registration peer_watcher_;
   TaskScope tasks_;
   TaskScope following_log_;
 };

@@ -115,6 +115,22 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
   if (method.empty() || method.size() > kMaxMethodBytes) {
     co_return absl::InvalidArgumentError(absl::StrCat("bad method name '", method, "'"));
   }
+  absl::StatusOr<LinkPtr> link =
+      co_await WaitForLink(std::move(table), peer, priority, timeout);
+  if (!link.ok()) co_return link.status();
+  co_return (*link)->Open(method, priority);
+}
+
+Task<absl::Status> PeerTable::Reach(std::shared_ptr<PeerTable> table, NodeId peer,
+                                    absl::Duration timeout) {
+  const absl::StatusOr<LinkPtr> link =
+      co_await WaitForLink(std::move(table), peer, Priority::kControl, timeout);
+  co_return link.status();
+}
+
+Task<absl::StatusOr<PeerTable::LinkPtr>> PeerTable::WaitForLink(std::shared_ptr<PeerTable> table,
+                                                                NodeId peer, Priority priority,
+                                                                absl::Duration timeout) {
   if (peer == table->world_->tls.self()) {
     co_return absl::InvalidArgumentError("a node does not call itself");
   }
@@ -127,7 +143,7 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> PeerTable::Open(std::shared_ptr<Pe
       co_return absl::PermissionDeniedError(
           absl::StrCat("node ", peer.Short(), " is not admitted to this network"));
     }
-    if (const LinkPtr link = table->Pick(peer, priority)) co_return link->Open(method, priority);
+    if (const LinkPtr link = table->Pick(peer, priority)) co_return link;
     known = table->Find(peer);
     if (known && known->failure_count > failures_before) co_return known->last_error;
     absl::StatusOr<absl::Duration> wait = table->Connect(peer, priority);

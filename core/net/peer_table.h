@@ -37,6 +37,8 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
                                                             NodeId peer, std::string method,
                                                             Priority priority,
                                                             absl::Duration timeout);
+  static Task<absl::Status> Reach(std::shared_ptr<PeerTable> table, NodeId peer,
+                                  absl::Duration timeout);
   void SetAddresses(const NodeId& peer, std::vector<std::string> addresses);
   void SetAdmission(std::function<Admission(NodeId)> policy) { policy_ = std::move(policy); }
   void RecheckAdmission();
@@ -65,7 +67,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
     uint64_t failure_count = 0;  // ever, of both kinds
     absl::Status last_error;
     Findings found;                      // when it was dialled last, and has not connected since
-    std::vector<OneShot<bool>> waiting;  // Open() calls, for any change
+    std::vector<OneShot<bool>> waiting;  // WaitForLink() calls, for any change
     TrafficCounters closed;
   };
   using Watchers = std::map<uint64_t, Transport::PeerWatcher>;
@@ -76,7 +78,9 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   static int Stripes(const Peer& peer);
   LinkPtr Main(const Peer& peer) const;
   LinkPtr Pick(const NodeId& id, Priority priority);
-  // What Open() waits for. The longest time to wait before it asks again, or why there is nothing
+  static Task<absl::StatusOr<LinkPtr>> WaitForLink(std::shared_ptr<PeerTable> table, NodeId peer,
+                                                   Priority priority, absl::Duration timeout);
+  // What WaitForLink() waits for. The longest time to wait before it asks again, or why there is nothing
   // to wait for.
   absl::StatusOr<absl::Duration> Connect(const NodeId& id, Priority priority);
   void WantStripe(const NodeId& id, Peer& peer);

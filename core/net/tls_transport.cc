@@ -100,6 +100,10 @@ Task<absl::StatusOr<std::unique_ptr<Stream>>> TlsTransport::Open(NodeId peer, st
   return PeerTable::Open(parts_->peers, peer, std::move(method), priority, timeout);
 }
 
+Task<absl::Status> TlsTransport::Reach(NodeId peer, absl::Duration timeout) {
+  return PeerTable::Reach(parts_->peers, peer, timeout);
+}
+
 void TlsTransport::SetAddresses(NodeId peer, std::vector<std::string> host_ports) {
   parts_->peers->SetAddresses(peer, std::move(host_ports));
 }

@@ -41,6 +41,7 @@ class TlsTransport final : public Transport {
   Task<absl::StatusOr<std::unique_ptr<Stream>>> Open(NodeId peer, std::string method,
                                                      Priority priority,
                                                      absl::Duration timeout) override;
+  Task<absl::Status> Reach(NodeId peer, absl::Duration timeout) override;
   void SetAddresses(NodeId peer, std::vector<std::string> host_ports) override;
   std::vector<NodeId> AnsweredInstead(NodeId peer) const override;
   bool NobodyListens(NodeId peer) const override;

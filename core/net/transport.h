@@ -144,6 +144,8 @@ class Transport {
   virtual Task<absl::StatusOr<std::unique_ptr<Stream>>> Open(NodeId peer, std::string method,
                                                              Priority priority,
                                                              absl::Duration timeout) = 0;
+  // Returns once `peer` is connected, as Open() without a stream.
+  virtual Task<absl::Status> Reach(NodeId peer, absl::Duration timeout) = 0;
   // One message there, one back. The handler's status, or as Open() and Receive().
   Task<absl::StatusOr<Buffer>> Call(NodeId peer, std::string method, Buffer request,
                                     absl::Duration timeout, Priority priority = Priority::kControl);

@@ -349,8 +349,8 @@ std::shared_ptr<SimLink> SimTransport::Find(const NodeId& peer, net::Priority pr
   return nullptr;
 }
 
-Task<absl::StatusOr<std::unique_ptr<net::Stream>>> SimTransport::Open(NodeId peer, std::string method,
-                                                                      net::Priority priority, absl::Duration timeout) {
+Task<absl::StatusOr<std::shared_ptr<SimLink>>> SimTransport::Link(NodeId peer, net::Priority priority,
+                                                                  absl::Duration timeout) {
   std::shared_ptr<SimLink> link = Find(peer, priority);
   if (!link) {
     const bool cut = network_.IsCut(self_, peer);
@@ -372,6 +372,19 @@ Task<absl::StatusOr<std::unique_ptr<net::Stream>>> SimTransport::Open(NodeId pee
     there->second->Add(link);
     Add(link);
   }
+  co_return link;
+}
+
+Task<absl::Status> SimTransport::Reach(NodeId peer, absl::Duration timeout) {
+  const absl::StatusOr<std::shared_ptr<SimLink>> link = co_await Link(peer, net::Priority::kControl, timeout);
+  co_return link.status();
+}
+
+Task<absl::StatusOr<std::unique_ptr<net::Stream>>> SimTransport::Open(NodeId peer, std::string method,
+                                                                      net::Priority priority, absl::Duration timeout) {
+  absl::StatusOr<std::shared_ptr<SimLink>> found = co_await Link(peer, priority, timeout);
+  if (!found.ok()) co_return found.status();
+  const std::shared_ptr<SimLink>& link = *found;
   const int end = link->at[0] == this ? 0 : 1;
   const uint64_t stream = link->next_stream++;
   std::shared_ptr<Side> side = link->AddSide(end, stream, method);

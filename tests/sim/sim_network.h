@@ -91,6 +91,7 @@ class SimTransport final : public net::Transport {
   net::Registration HandleStream(std::string method, StreamHandler handler, net::MethodOptions options) override;
   Task<absl::StatusOr<std::unique_ptr<net::Stream>>> Open(NodeId peer, std::string method, net::Priority priority,
                                                           absl::Duration timeout) override;
+  Task<absl::Status> Reach(NodeId peer, absl::Duration timeout) override;
   void SetAddresses(NodeId, std::vector<std::string>) override {}
   std::vector<NodeId> AnsweredInstead(NodeId) const override { return {}; }
   bool NobodyListens(NodeId peer) const override { return refused_.count(peer) > 0; }
@@ -113,6 +114,7 @@ class SimTransport final : public net::Transport {
   using Watchers = std::map<uint64_t, PeerWatcher>;
 
   net::Admission Admit(const NodeId& peer) const { return policy_ ? policy_(peer) : net::Admission::kMember; }
+  Task<absl::StatusOr<std::shared_ptr<SimLink>>> Link(NodeId peer, net::Priority priority, absl::Duration timeout);
   std::shared_ptr<SimLink> Find(const NodeId& peer, net::Priority priority) const;
   void Add(std::shared_ptr<SimLink> link);
   void Drop(const std::shared_ptr<SimLink>& link, const absl::Status& why);

@@ -64,6 +64,26 @@ TEST_CASE("A proposal waits for a coordinator that comes back") {
   CHECK(n1->applied() == n2.applied());
 }
 
+TEST_CASE("A coordinator that comes back elsewhere finds its members, who do not know where") {
+  testing::TemporaryFolder folder;
+  LoopThread loop;
+  const std::string path = folder.path() + "/n1.db";
+  auto n1 = std::make_unique<TestMember>(
+      loop, TestMember::Options{.number = 1, .state_path = path});
+  TestMember n2(loop, 2);
+  n1->Found();
+  n2.JoinAs(*n1, {Role::kContributor});
+  const std::string before = n1->address();
+  n1.reset();
+  TestMember stranger(loop, {.number = 3, .listen = before});
+  n1 = std::make_unique<TestMember>(loop, TestMember::Options{.number = 1, .state_path = path});
+  REQUIRE(n1->address() != before);
+  CHECK(loop.Comes([&] { return n2.membership().connected(); }));
+  CHECK(n2.Follows(*n1));
+  CHECK(loop.On([&] { return n2.state().member(n1->id())->profile.addresses; }) ==
+        std::vector<std::string>{n1->address()});
+}
+
 TEST_CASE("What a node offers from now on is told, also after it was away") {
   LoopThread loop;
   TestMember n1(loop, 1);

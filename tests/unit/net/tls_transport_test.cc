@@ -429,6 +429,19 @@ TEST_CASE("net: the end of a peer ends streams and is reported") {
   CHECK(a.Call(again.id(), "echo", Buffer("x")).ok());
 }
 
+TEST_CASE("net: Reach connects, or says why not") {
+  TestNode a(1), b(2);
+  a.Knows(b);
+  const auto reach = [&](NodeId peer) {
+    return a.Await<absl::Status>([&] { return a.transport().Reach(peer, kSoon); });
+  };
+  CHECK(reach(b.id()).ok());
+  CHECK(a.On([&] { return a.transport().Connected(b.id()); }));
+  CHECK(reach(b.id()).ok());
+  CHECK(absl::IsUnavailable(reach(IdOf(9))));
+  CHECK(absl::IsInvalidArgument(reach(a.id())));
+}
+
 TEST_CASE("net: nodes that dial each other at the same time keep one connection") {
   TestNode a(1), b(2);
   for (TestNode* node : {&a, &b}) node->Serve("echo", Echo);
