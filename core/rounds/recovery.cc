@@ -24,7 +24,9 @@ Task<absl::Status> RoundLead::EnterEpoch() {
   GDF_CO_RETURN_IF_ERROR(ChooseState(*answers));
   const absl::Status together = co_await BringTogether(*answers);
   GDF_CO_RETURN_IF_ERROR(together);
+  ReportUnrecorded();
   const absl::Status finished = co_await FinishPrepared(*answers);
+  if (finished.ok()) ReportUnrecorded();
   co_return finished;
 }
 

@@ -2,6 +2,7 @@
 #ifndef GDF_CORE_ROUNDS_ROUND_ENV_H_
 #define GDF_CORE_ROUNDS_ROUND_ENV_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -42,6 +43,8 @@ class Coordinator {
   virtual Task<absl::Status> ReportEvent(wire::JobEvent event) = 0;
   // Who the coordinators opened an epoch with, from this node's replica of their record; kNotFound: it has none.
   virtual absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) = 0;
+  // How many rounds of the job their record has, from this node's replica of it.
+  virtual uint64_t RecordedRounds(JobId job) = 0;
   // Whether they say that `node` is not there. False also when they are not heard themselves.
   virtual bool SeesOffline(NodeId node) = 0;
 };

@@ -480,6 +480,26 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
   const bool due = position_.round.value % every == 0 || position_.round.value == TotalRounds();
   // Asked for now, so that it runs on θ_t+1 before the next round's steps; awaited in the report.
   if (due && env_.loaded.valid_tokens > 0) summary.validation = member_.Evaluate();
+  Push(std::move(summary));
+}
+
+void RoundLead::ReportUnrecorded() {
+  const uint64_t recorded = std::max(summarised_, env_.coordinator.RecordedRounds(env_.job));
+  if (!commit_ || position_.round.value <= recorded) return;
+  const wire::Receipt& receipt = commit_->receipt;
+  Summary summary;
+  summary.report.job = env_.job;
+  summary.report.epoch = epoch_.epoch;
+  summary.report.round = receipt.tag.round;
+  summary.report.theta = receipt.result.theta;
+  summary.report.message = "its times and loss were lost with the node that had them";
+  summary.report.metrics.contributors = static_cast<uint32_t>(receipt.contributions.size());
+  for (const wire::Contribution& c : receipt.contributions) summary.report.metrics.tokens += c.tokens;
+  Push(std::move(summary));
+}
+
+void RoundLead::Push(Summary summary) {
+  summarised_ = summary.report.round.value + 1;
   summaries_.Push(std::move(summary));
   ++unreported_;
 }

@@ -75,6 +75,9 @@ class RoundLead {
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
   void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);
+  // The newest round, when the record lacks it and whoever measured it is gone: what its commit says.
+  void ReportUnrecorded();
+  void Push(Summary summary);
   Task<void> ReportLoop();
 
   // recovery.cc
@@ -122,6 +125,7 @@ class RoundLead {
   std::string exchange_failure_;          // why the last exchange failed, naming the node; empty: none did
   absl::Status diverged_;                 // a validation loss that is not finite
   Channel<Summary> summaries_;
+  uint64_t summarised_ = 0;               // rounds until the last one that this lead has summarised
   int unreported_ = 0;                    // of them, and the one in the report's hands
   TaskScope scope_;
   TaskScope tells_;  // nobody waits for them

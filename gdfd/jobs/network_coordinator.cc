@@ -78,6 +78,11 @@ absl::StatusOr<std::vector<NodeId>> NetworkCoordinator::MembersOf(JobId job, Epo
   return state_.epoch_members(job, epoch);
 }
 
+uint64_t NetworkCoordinator::RecordedRounds(JobId job) {
+  const absl::StatusOr<state::Job> known = state_.job(job);
+  return known.ok() ? known->rounds_done : 0;
+}
+
 Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) {
   co_return co_await Record(std::move(event));
 }

@@ -298,6 +298,32 @@ TEST_CASE("rounds between checkpoints: after a crash of all nodes the job goes o
   }
 }
 
+TEST_CASE("a round whose lead was gone before it could report it is recorded from its commit by the next one") {
+  SimJob job(36);
+  bool down = false;
+  job.set_on_report([&](const wire::ReportJob& report) {
+    if (report.round.value != 1 || std::exchange(down, true)) return;
+    const int lead = job.IndexOf(job.epoch().lead);
+    job.CrashFromWithin(lead);
+    job.executor().PostAfter(absl::Seconds(1), [&job, lead] { job.Restart(lead); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  REQUIRE(down);
+  CHECK(job.epoch().epoch == Epoch{1});
+  const std::vector<wire::ReportJob>& reports = job.reports();
+  for (size_t i = 0; i < reports.size(); ++i) {
+    CAPTURE(i);
+    CHECK(reports[i].round.value == i);
+    CHECK(reports[i].metrics.contributors == reports[0].metrics.contributors);
+    CHECK(reports[i].metrics.tokens == reports[0].metrics.tokens);
+    CHECK(reports[i].metrics.train_loss.has_value() == (i != 1));
+    CHECK(reports[i].theta == job.Committed(0).at(RoundId{i + 1}).commit->receipt.result.theta);
+  }
+  CHECK(reports.size() == static_cast<size_t>(JobOptions{}.rounds));
+}
+
 TEST_CASE("a restarted node has its inner state back") {
   SimJob job(35);
   job.network().set_on_message([&](const SimMessage& message) {

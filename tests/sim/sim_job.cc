@@ -65,6 +65,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     co_await Sleep(job_.executor_, job_.Delay());
     job_.Say(absl::StrCat("round ", report.round.value, " reported by node ", job_.IndexOf(self_)));
     if (job_.on_report_) job_.on_report_(report);
+    co_await Sleep(job_.executor_, job_.Delay());
     if (report.epoch == job_.epoch().epoch) job_.reports_.push_back(std::move(report));
     co_await Sleep(job_.executor_, job_.Delay());
     co_return absl::OkStatus();
@@ -82,6 +83,9 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     co_return absl::OkStatus();
   }
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId, Epoch epoch) override { return job_.MembersOf(epoch); }
+  uint64_t RecordedRounds(JobId) override {
+    return job_.reports_.empty() ? 0 : job_.reports_.back().round.value + 1;
+  }
   bool SeesOffline(NodeId node) override { return job_.sees_offline_(job_.IndexOf(node)); }
 
  private:

@@ -80,7 +80,7 @@ class SimJob {
 
   // Which nodes the coordinator says are not there; at first those that are down.
   void set_sees_offline(std::function<bool(int node)> sees) { sees_offline_ = std::move(sees); }
-  // Told of each round that the coordinator hears of.
+  // Told of each round before the coordinator hears of it; a reporting node that crashes there takes its report with it.
   void set_on_report(std::function<void(const wire::ReportJob&)> hook) { on_report_ = std::move(hook); }
   // A majority loses what it did not have to save: a round may be committed a second time, with another result.
   void set_may_roll_back() { may_roll_back_ = true; }

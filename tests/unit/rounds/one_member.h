@@ -40,6 +40,7 @@ class RecordingCoordinator final : public Coordinator {
     if (it == opened.end()) return absl::NotFoundError("no such epoch");
     return it->second;
   }
+  uint64_t RecordedRounds(JobId) override { return 0; }
   bool SeesOffline(NodeId) override { return false; }
   std::map<Epoch, std::vector<NodeId>> opened;
   std::vector<EpochRequest> requests;
