@@ -45,6 +45,8 @@ class Coordinator {
   virtual absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) = 0;
   // How many rounds of the job their record has, from this node's replica of it.
   virtual uint64_t RecordedRounds(JobId job) = 0;
+  // Whether `node` is in the network, by the same replica. One that is put out does not come back.
+  virtual bool IsMember(NodeId node) = 0;
   // Whether they say that `node` is not there. False also when they are not heard themselves.
   virtual bool SeesOffline(NodeId node) = 0;
 };

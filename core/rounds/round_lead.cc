@@ -57,7 +57,7 @@ std::vector<NodeId> RoundLead::Alive() const {
 
 void RoundLead::Lose(const NodeId& node, const absl::Status& why) {
   if (alive_.erase(node) == 0) return;
-  const bool down = KnownDown(node);
+  const bool down = KnownDown(node) && env_.coordinator.IsMember(node);
   lost_[node] = {why, Now() + (down ? env_.timings.reconnect : absl::ZeroDuration())};
   if (down) tells_.Spawn(Knock(node));
   member_.Event(wire::Severity::kWarning,
@@ -73,6 +73,7 @@ Task<void> RoundLead::Knock(NodeId node) {
     if (it == lost_.end()) co_return;
     it->second.answers = reply.ok();
     if (reply.ok()) co_return;
+    if (!env_.coordinator.IsMember(node)) it->second.until = Now();
     co_await Sleep(env_.executor, env_.timings.retry);
   }
 }
@@ -541,6 +542,9 @@ Task<RoundLead::Reply> RoundLead::Ask(NodeId node, wire::RoundRequest request, a
   const absl::Duration deadline = Now() + timeout;
   absl::Duration reachable_at = Now();
   while (true) {
+    if (!env_.coordinator.IsMember(node)) {
+      co_return absl::PermissionDeniedError(absl::StrCat("node ", node.Short(), " is out of the network"));
+    }
     const absl::Duration called_at = Now();
     const bool connected = env_.transport.Connected(node);
     absl::StatusOr<Buffer> reply = co_await env_.transport.Call(node, JobMember::Method(env_.job), encoded, deadline - called_at);

@@ -34,6 +34,7 @@ class NetworkCoordinator final : public rounds::Coordinator {
   Task<absl::Status> ReportEvent(wire::JobEvent event) override;
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) override;
   uint64_t RecordedRounds(JobId job) override;
+  bool IsMember(NodeId node) override;
   bool SeesOffline(NodeId node) override;
 
   static constexpr absl::Duration kReportInterval = absl::Milliseconds(500);

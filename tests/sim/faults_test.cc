@@ -324,6 +324,29 @@ TEST_CASE("a round whose lead was gone before it could report it is recorded fro
   CHECK(reports.size() == static_cast<size_t>(JobOptions{}.rounds));
 }
 
+TEST_CASE("a member that is put out of the network does not keep its place as one that may come back does") {
+  const bool put_out = GENERATE(false, true);
+  CAPTURE(put_out);
+  JobOptions options;
+  options.rounds = 40;
+  SimJob job(37, options);
+  std::optional<absl::Duration> gone_at, epoch_at;
+  job.set_on_report([&](const wire::ReportJob& report) {
+    const absl::Duration now = job.executor().Monotonic();
+    if (report.epoch == Epoch{2} && !epoch_at) epoch_at = now;
+    if (report.round.value != 1 || gone_at) return;
+    gone_at = now;
+    job.executor().Post([&job, put_out] { put_out ? job.PutOut(2) : job.Crash(2); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  REQUIRE(gone_at);
+  REQUIRE(epoch_at);
+  CHECK((*epoch_at - *gone_at < rounds::RoundTimings{}.reconnect) == put_out);
+}
+
 TEST_CASE("a restarted node has its inner state back") {
   SimJob job(35);
   job.network().set_on_message([&](const SimMessage& message) {

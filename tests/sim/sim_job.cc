@@ -86,6 +86,7 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   uint64_t RecordedRounds(JobId) override {
     return job_.reports_.empty() ? 0 : job_.reports_.back().round.value + 1;
   }
+  bool IsMember(NodeId node) override { return job_.put_out_.count(job_.IndexOf(node)) == 0; }
   bool SeesOffline(NodeId node) override { return job_.sees_offline_(job_.IndexOf(node)); }
 
  private:

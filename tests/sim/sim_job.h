@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,11 @@ class SimJob {
 
   // The process of `node` is no more; its disk stays. Not from within one of the node's own tasks.
   void Crash(int node);
+  // Crashes it, and the network's record says that it is no member any more.
+  void PutOut(int node) {
+    put_out_.insert(node);
+    Crash(node);
+  }
   // Starts it again from its disk; a no-op when it is up.
   void Restart(int node);
   bool Up(int node) const { return nodes_[node]->transport != nullptr; }
@@ -152,6 +158,7 @@ class SimJob {
   schedule::Losses losses_;  // said in the last of them
   std::optional<wire::FinishJob> finish_;
   std::vector<wire::ReportJob> reports_;
+  std::set<int> put_out_;
   std::vector<wire::JobEvent> events_;
   std::map<RoundId, checkpoint::OuterStatePtr> seen_;  // states that a node has shown as committed
   std::string violations_;

@@ -41,6 +41,7 @@ class RecordingCoordinator final : public Coordinator {
     return it->second;
   }
   uint64_t RecordedRounds(JobId) override { return 0; }
+  bool IsMember(NodeId) override { return true; }
   bool SeesOffline(NodeId) override { return false; }
   std::map<Epoch, std::vector<NodeId>> opened;
   std::vector<EpochRequest> requests;
