@@ -284,7 +284,8 @@ Task<void> JobMember::Impl::WatchLead() {
     const bool connected = env_.transport.Connected(known_->lead);
     if (connected) connected_at = now;
     const absl::Duration since = connected ? last_heard_ : std::max(last_heard_, connected_at);
-    if (now - since <= SilenceAllowed()) continue;
+    const bool put_out = !env_.coordinator.IsMember(known_->lead);
+    if (!put_out && now - since <= SilenceAllowed()) continue;
     if (now - last_heard_ > env_.spec.rounds.round_deadline + env_.timings.majority) {
       NodeFailed(absl::DeadlineExceededError(absl::StrCat("lead ", known_->lead.Short(), " of epoch ",
                                                           known_->epoch.value,
@@ -295,7 +296,10 @@ Task<void> JobMember::Impl::WatchLead() {
     asked_at = now;
     activity_ = "asking for another lead";
     EpochRequest request{env_.job, known_->epoch, {known_->lead},
-                         absl::StrCat("lead ", known_->lead.Short(), connected ? " is silent" : " is not reachable")};
+                         absl::StrCat("lead ", known_->lead.Short(),
+                                      put_out     ? " is out of the network"
+                                      : connected ? " is silent"
+                                                  : " is not reachable")};
     const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
     if (asked.ok()) continue;
     Log(LogLevel::kWarning, "epoch_request_failed", {{"job", ToString(env_.job)}, {"error", asked}});

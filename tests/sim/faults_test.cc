@@ -326,7 +326,8 @@ TEST_CASE("a round whose lead was gone before it could report it is recorded fro
 
 TEST_CASE("a member that is put out of the network does not keep its place as one that may come back does") {
   const bool put_out = GENERATE(false, true);
-  CAPTURE(put_out);
+  const int node = GENERATE(0, 2);  // the lead, and another
+  CAPTURE(put_out, node);
   JobOptions options;
   options.rounds = 40;
   SimJob job(37, options);
@@ -336,7 +337,7 @@ TEST_CASE("a member that is put out of the network does not keep its place as on
     if (report.epoch == Epoch{2} && !epoch_at) epoch_at = now;
     if (report.round.value != 1 || gone_at) return;
     gone_at = now;
-    job.executor().Post([&job, put_out] { put_out ? job.PutOut(2) : job.Crash(2); });
+    job.executor().Post([&job, put_out, node] { put_out ? job.PutOut(node) : job.Crash(node); });
   });
   job.Start();
   REQUIRE(job.RunToEnd());
