@@ -16,17 +16,6 @@ TlsTransportOptions Trusting(Texts networks) {
   return options;
 }
 
-Task<void> Mirror(NodeId, std::unique_ptr<Stream> stream) {
-  while (true) {
-    auto message = co_await stream->Receive();
-    if (!message.ok()) co_return;
-    if (!message->has_value()) break;
-    const absl::Status sent = co_await stream->Send(std::move(**message));
-    if (!sent.ok()) co_return;
-  }
-  stream->Finish();
-}
-
 // Messages of every size, both ways at once in part.
 Task<absl::Status> Reflect(Transport* transport, NodeId peer, std::vector<Buffer> messages) {
   auto stream = co_await transport->Open(peer, "mirror", Priority::kBulk, kSoon);
@@ -56,7 +45,7 @@ Outcome Exchanged(const Texts& here, const Texts& there, bool other_way = false)
   dialler.Knows(accepter);
   a.Serve("echo", Echo);
   b.Serve("echo", Echo);
-  b.ServeStream("mirror", Mirror);
+  b.ServeStream("mirror", EchoStream);
   REQUIRE(dialler.Call(accepter.id(), "echo", Buffer("hi")).ok());
   std::vector<Buffer> messages;
   size_t bytes = 0;

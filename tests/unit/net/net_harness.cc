@@ -74,6 +74,20 @@ void TestNode::ServeStream(std::string method, Transport::StreamHandler handler,
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId, Buffer request) { co_return request; }
 
+Task<void> EchoStream(NodeId, std::unique_ptr<Stream> stream) {
+  while (true) {
+    auto message = co_await stream->Receive();
+    if (!message.ok() || !message->has_value()) break;
+    const absl::Status sent = co_await stream->Send(**std::move(message));
+    if (!sent.ok()) co_return;
+  }
+  stream->Finish();
+}
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+Buffer Filled(size_t size, char c) { return Buffer(std::string(size, c)); }
+
 int ConnectTo(const std::string& address, const std::string& from) {
   const HostPort parsed = *ParseHostPort(address);
   sockaddr_in to{}, own{};

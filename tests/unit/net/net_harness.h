@@ -101,6 +101,11 @@ class TestNode {
 };
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId peer, Buffer request);
+// Answers each message with the same one, until the peer finishes.
+Task<void> EchoStream(NodeId peer, std::unique_ptr<Stream> stream);
+
+std::string Text(const absl::Status& status);
+Buffer Filled(size_t size, char c);
 
 // A blocking TCP socket from `from` (where it matters) to "host:port"; -1 when that fails. Any thread, unlike assertions.
 int ConnectTo(const std::string& address, const std::string& from);
