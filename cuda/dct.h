@@ -10,9 +10,9 @@
 namespace gdf::cuda {
 
 constexpr uint32_t kDctValues = compress::kDctSize, kDctPairs = compress::kDctHalf;
-constexpr uint32_t kDctChunks = 4096 / kDctValues;  // of a block
-constexpr uint32_t kMaxDctKept = kDctChunks * 32;
-constexpr uint32_t kDctIndexBits = 6;
+constexpr uint32_t kDctChunks = compress::kDctBlock / kDctValues;  // of a block
+constexpr uint32_t kMaxDctKept = compress::kMaxDctKept;
+constexpr uint32_t kDctIndexBits = compress::kDctIndexBits;
 
 struct DctItems : BlockItems {
   static constexpr uint32_t kThreads = kBlockThreads;

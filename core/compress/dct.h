@@ -11,6 +11,9 @@ namespace gdf::compress {
 
 constexpr size_t kDctSize = 64;
 constexpr size_t kDctHalf = kDctSize / 2;
+constexpr size_t kDctBlock = 4096;  // values under one scale
+constexpr size_t kMaxDctKept = kDctBlock / kDctSize * 32;  // coefficients of a block
+constexpr size_t kDctIndexBits = 6;
 constexpr float kDctLimit = 0x1p117f;  // of an input's magnitude: no sum overflows
 constexpr float kDctMaxScale = 0x1p114f;  // of int8 coefficients: nothing that they decode to does
 

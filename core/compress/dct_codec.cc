@@ -17,13 +17,12 @@ namespace gdf::compress {
 namespace {
 
 constexpr size_t kScaleBytes = sizeof(float);
-constexpr size_t kIndexBits = 6;
-constexpr size_t kMostKept = CodecSpec::kChunk / kDctSize * CodecSpec::kMaxDctK;
+static_assert(kDctBlock == CodecSpec::kChunk && kMaxDctKept == kDctBlock / kDctSize * CodecSpec::kMaxDctK);
 
 // Of a block: the coefficients that are kept, chunk after chunk.
 struct Kept {
-  std::array<float, kMostKept> values;
-  std::array<uint8_t, kMostKept> indices;
+  std::array<float, kMaxDctKept> values;
+  std::array<uint8_t, kMaxDctKept> indices;
 };
 
 class DctCodec final : public Codec {
@@ -62,7 +61,7 @@ class DctCodec final : public Codec {
  private:
   uint64_t NumKept(uint64_t values) const { return (values + kDctSize - 1) / kDctSize * spec().k; }
   uint64_t BlockBytes(uint64_t values) const {
-    return kScaleBytes + NumKept(values) + BytesOfBits(NumKept(values) * kIndexBits);
+    return kScaleBytes + NumKept(values) + BytesOfBits(NumKept(values) * kDctIndexBits);
   }
 
   void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
@@ -77,7 +76,7 @@ class DctCodec final : public Codec {
       std::memcpy(to, &scale, kScaleBytes);
       kernels_.int8.encode(kept.values.data(), count, InverseOf(scale), to + kScaleBytes);
       BitWriter indices(to + kScaleBytes + count);
-      for (size_t i = 0; i < count; ++i) indices.Put(kept.indices[i], kIndexBits);
+      for (size_t i = 0; i < count; ++i) indices.Put(kept.indices[i], kDctIndexBits);
       to += BlockBytes(values.size());
     }
   }
@@ -129,10 +128,10 @@ class DctCodec final : public Codec {
     if (!IsScale(scale, kDctMaxScale)) return false;
     if (!kernels_.int8.decode(from + kScaleBytes, count, scale, kept->values.data())) return false;
     const uint8_t* indices = from + kScaleBytes + count;
-    const size_t bits = count * kIndexBits;
+    const size_t bits = count * kDctIndexBits;
     bool good = bits % 8 == 0 || indices[bits / 8] >> bits % 8 == 0;
     for (size_t i = 0; i < count; ++i) {
-      kept->indices[i] = static_cast<uint8_t>(GetBits(indices, BytesOfBits(bits), i * kIndexBits, kIndexBits));
+      kept->indices[i] = static_cast<uint8_t>(GetBits(indices, BytesOfBits(bits), i * kDctIndexBits, kDctIndexBits));
       good = good && (i % spec().k == 0 || kept->indices[i] > kept->indices[i - 1]);
     }
     return good;

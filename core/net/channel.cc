@@ -12,8 +12,6 @@
 namespace gdf::net {
 namespace {
 
-constexpr size_t kRecordBytes = 16 << 10;  // the largest plaintext of a TLS record (RFC 8446 5.1)
-
 ChannelStep Done(size_t bytes) { return {.bytes = bytes, .ended = {}}; }
 ChannelStep Wait(ChannelStep::Kind kind) { return {.kind = kind, .ended = {}}; }
 ChannelStep Ended(std::string why) {

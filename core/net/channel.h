@@ -13,6 +13,8 @@
 
 namespace gdf::net {
 
+inline constexpr size_t kRecordBytes = 16 << 10;  // the largest plaintext of a TLS record (RFC 8446 5.1)
+
 // Of one step that does not block.
 struct ChannelStep {
   enum class Kind { kDone, kWaitRead, kWaitWrite, kEnded };

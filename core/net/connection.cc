@@ -14,7 +14,6 @@
 namespace gdf::net {
 namespace {
 
-constexpr size_t kRecordBytes = 16 << 10;  // the largest plaintext of a TLS record (RFC 8446 5.1)
 // After this much the other connections get their turn.
 constexpr size_t kTurnBytes = 1 << 17;
 // Reading stops while the executor is this far behind: a flooding peer costs no more memory.

@@ -446,14 +446,19 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
 
 // --- Figures ---
 
-void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl::Duration took) {
+RoundLead::Summary RoundLead::SummaryOf(const wire::Receipt& receipt) const {
   Summary summary;
-  wire::ReportJob& report = summary.report;
-  report.job = env_.job;
-  report.epoch = epoch_.epoch;
-  report.round = combined.receipt.tag.round;
-  report.theta = combined.receipt.result.theta;
-  wire::RoundMetrics& metrics = report.metrics;
+  summary.report.job = env_.job;
+  summary.report.epoch = epoch_.epoch;
+  summary.report.round = receipt.tag.round;
+  summary.report.theta = receipt.result.theta;
+  summary.report.metrics.contributors = static_cast<uint32_t>(receipt.contributions.size());
+  return summary;
+}
+
+void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl::Duration took) {
+  Summary summary = SummaryOf(combined.receipt);
+  wire::RoundMetrics& metrics = summary.report.metrics;
   const double seconds = std::max(absl::ToDoubleSeconds(took), 1e-9);
   double loss = 0;
   double compute = 0;
@@ -471,7 +476,6 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
     metrics.exchange_sec = std::max(metrics.exchange_sec, prepared.exchange_seconds);
     metrics.aggregate_sec = std::max(metrics.aggregate_sec, prepared.aggregate_seconds);
   }
-  metrics.contributors = static_cast<uint32_t>(combined.receipt.contributions.size());
   if (metrics.tokens > 0) metrics.train_loss = loss / static_cast<double>(metrics.tokens);
   metrics.tokens_per_sec = static_cast<double>(metrics.tokens) / seconds;
   metrics.bytes_sent = bytes_sent_;
@@ -487,15 +491,9 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
 void RoundLead::ReportUnrecorded() {
   const uint64_t recorded = std::max(summarised_, env_.coordinator.RecordedRounds(env_.job));
   if (!commit_ || position_.round.value <= recorded) return;
-  const wire::Receipt& receipt = commit_->receipt;
-  Summary summary;
-  summary.report.job = env_.job;
-  summary.report.epoch = epoch_.epoch;
-  summary.report.round = receipt.tag.round;
-  summary.report.theta = receipt.result.theta;
+  Summary summary = SummaryOf(commit_->receipt);
   summary.report.message = "its times and loss were lost with the node that had them";
-  summary.report.metrics.contributors = static_cast<uint32_t>(receipt.contributions.size());
-  for (const wire::Contribution& c : receipt.contributions) summary.report.metrics.tokens += c.tokens;
+  for (const wire::Contribution& c : commit_->receipt.contributions) summary.report.metrics.tokens += c.tokens;
   Push(std::move(summary));
 }
 

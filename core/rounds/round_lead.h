@@ -74,6 +74,8 @@ class RoundLead {
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
+  // What the receipt itself says of its round.
+  Summary SummaryOf(const wire::Receipt& receipt) const;
   void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);
   // The newest round, when the record lacks it and whoever measured it is gone: what its commit says.
   void ReportUnrecorded();

@@ -17,10 +17,8 @@ net::Registration ServePings(net::Transport& transport) {
 
 Task<absl::StatusOr<absl::Duration>> Ping(net::Transport& transport, NodeId peer,
                                           absl::Duration timeout) {
-  if (!transport.Connected(peer)) {
-    absl::StatusOr<Buffer> first = co_await transport.Call(peer, kMethod, Buffer(), timeout);
-    GDF_CO_RETURN_IF_ERROR(first.status());
-  }
+  const absl::Status reached = co_await transport.Reach(peer, timeout);
+  GDF_CO_RETURN_IF_ERROR(reached);
   const Clock& clock = transport.executor().clock();
   const absl::Duration begun = clock.Monotonic();
   absl::StatusOr<Buffer> reply = co_await transport.Call(peer, kMethod, Buffer(), timeout);
