@@ -56,8 +56,7 @@ net::Admission Membership::Admit(const NodeId& peer) {
       if (c.id == peer) return net::Admission::kMember;
     }
   }
-  absl::StatusOr<state::Member> member = env_.state.member(peer);
-  if (member.ok() && member->status == state::MemberStatus::kActive) return net::Admission::kMember;
+  if (env_.state.IsActive(peer)) return net::Admission::kMember;
   // Whoever was put out may ask to join, and is told why not.
   return coordinator() || candidate_ == peer ? net::Admission::kStranger : net::Admission::kRefused;
 }

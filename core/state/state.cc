@@ -232,6 +232,11 @@ absl::StatusOr<std::vector<Member>> State::members() { return ReadMembers(*db_, 
 
 absl::StatusOr<Member> State::member(const NodeId& id) { return ReadMember(*db_, id); }
 
+bool State::IsActive(const NodeId& id) {
+  const absl::StatusOr<Member> known = member(id);
+  return known.ok() && known->status == MemberStatus::kActive;
+}
+
 // A name can be chosen so that it looks like the start of another node's id: then neither is meant.
 absl::StatusOr<Member> State::FindMember(std::string_view name_or_id) {
   GDF_ASSIGN_OR_RETURN(std::vector<Member> all, members());

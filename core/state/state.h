@@ -67,6 +67,7 @@ class State {
   bool has_network() const { return last_applied_ > 0; }
   absl::StatusOr<std::vector<Member>> members();  // all statuses, in order of joining
   absl::StatusOr<Member> member(const NodeId& id);  // kNotFound
+  bool IsActive(const NodeId& id);                  // a member that is neither removed nor banned
   // By id, by unique prefix (at least 4 characters) of one, or by name, of members that are not removed.
   absl::StatusOr<Member> FindMember(std::string_view name_or_id);
   // kPermissionDenied unless `id` is an active member that may do `operation`.

@@ -78,10 +78,7 @@ absl::StatusOr<std::vector<NodeId>> NetworkCoordinator::MembersOf(JobId job, Epo
   return state_.epoch_members(job, epoch);
 }
 
-bool NetworkCoordinator::IsMember(NodeId node) {
-  const absl::StatusOr<state::Member> member = state_.member(node);
-  return member.ok() && member->status == state::MemberStatus::kActive;
-}
+bool NetworkCoordinator::IsMember(NodeId node) { return state_.IsActive(node); }
 
 uint64_t NetworkCoordinator::RecordedRounds(JobId job) {
   const absl::StatusOr<state::Job> known = state_.job(job);
