@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/text.h"
 #include "core/compress/codec.h"
+#include "core/schedule/exchange_time.h"
 
 namespace gdf::schedule {
 namespace {
@@ -173,8 +174,10 @@ Cost EstimateCost(const CostInput& input) {
 
   const std::unique_ptr<compress::Codec> codec = MakeCodec(spec.rounds.codec);
   const uint64_t packed = codec->PackedSize(U(cost.num_parameters));
-  // docs/collectives.md: slices and means, or everybody's whole.
-  cost.upload_bytes_per_round = codec->is_dense() ? 2 * (n - 1) * packed / n : (n - 1) * packed;
+  const Form form = codec->is_dense() ? Form::kDirect : Form::kAllGather;
+  const auto packed_bytes = static_cast<double>(packed);
+  cost.upload_bytes_per_round = static_cast<uint64_t>(
+      BytesMoved(form, packed_bytes, n, 1.0 / static_cast<double>(n)) + 0.5);
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
@@ -185,9 +188,11 @@ Cost EstimateCost(const CostInput& input) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);
   }
   if (input.upload_bytes_per_sec && *input.upload_bytes_per_sec > 0) {
-    cost.exchange_time = absl::Seconds(static_cast<double>(cost.num_rounds) *
-                                       static_cast<double>(cost.upload_bytes_per_round) /
-                                       static_cast<double>(*input.upload_bytes_per_sec));
+    const auto rate = static_cast<double>(*input.upload_bytes_per_sec);
+    ExchangeLoad load;
+    load.links.assign(n, {rate, rate});
+    load.packed_bytes = packed_bytes;
+    cost.exchange_time = static_cast<double>(cost.num_rounds) * ExchangeTime(form, load);
   }
   return cost;
 }
