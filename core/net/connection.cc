@@ -30,10 +30,11 @@ absl::Status Lost(const std::string& where, const std::string& what) {
 }  // namespace
 
 Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket socket,
-                       std::optional<NodeId> expected)
+                       std::optional<NodeId> expected, std::optional<NodeId> via)
     : world_(std::move(world)),
       dialled_(expected.has_value()),
       expected_(expected),
+      via_(via),
       socket_(std::move(socket)),
       channel_(world_->tls, socket_.native_handle(), dialled_),
       timer_(world_->io),
@@ -48,7 +49,8 @@ Connection::Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket soc
 }
 
 std::string Connection::Where() const {
-  const std::string address = EndpointText(remote_);
+  const std::string address =
+      via_ ? absl::StrCat("relay ", via_->Short()) : EndpointText(remote_);
   return peer_.zero() ? absl::StrCat("connection with ", address)
                       : absl::StrCat("connection with node ", peer_.Short(), " at ", address);
 }
@@ -83,7 +85,7 @@ absl::Status Connection::CheckPeer() {
   return absl::OkStatus();
 }
 
-void Connection::Greet(Purpose purpose, HelloDone done) {
+void Connection::Greet(Purpose purpose, HelloDone done, uint64_t circuit) {
   if (state_ != State::kSecured) {
     return done(Lost(Where(), "closed before the hello"));
   }
@@ -91,7 +93,7 @@ void Connection::Greet(Purpose purpose, HelloDone done) {
   hello_done_ = std::move(done);
   state_ = State::kGreeting;
   if (dialled_) {
-    queue_.Push(HelloFrame({world_->incarnation, purpose, MayBeClear()}));
+    queue_.Push(HelloFrame({world_->incarnation, purpose, MayBeClear(), circuit}));
     TryWrite();
   }
   TryRead();
@@ -104,13 +106,28 @@ void Connection::HandleHello(const Frame& frame) {
   timer_.cancel();
   if (!dialled_) purpose_ = hello->purpose;
   clear_ = hello->clear && MayBeClear();
+  if (dialled_ && purpose_ == Purpose::kCircuit && hello->purpose != purpose_) {
+    return End(Lost(Where(), "it knows no circuits"));
+  }
   channel_.ReadRest(clear_);
   if (dialled_ && clear_) channel_.WriteRestInClear();
   if (HelloDone done = std::exchange(hello_done_, nullptr)) done(hello);
 }
 
+// A circuit's ends have TLS of their own within it, and its address says nothing about the way to the peer.
 bool Connection::MayBeClear() const {
-  return purpose_ == Purpose::kStripe && world_->clear_networks.Contain(remote_.address());
+  if (purpose_ == Purpose::kCircuit) return true;
+  return purpose_ == Purpose::kStripe && !via_ && world_->clear_networks.Contain(remote_.address());
+}
+
+void Connection::Surrender(SocketDone done) {
+  if (state_ != State::kGreeted) return done(Lost(Where(), "closed right after the hello"));
+  surrender_ = std::move(done);
+  if (dialled_) return GiveSocket();
+  ArmTimer(world_->options.handshake_timeout,
+           [this] { End(Lost(Where(), "the answer to its hello is not taken")); });
+  queue_.Push(HelloFrame({world_->incarnation, purpose_, clear_}));
+  TryWrite();
 }
 
 bool Connection::PostToIo(std::function<void()> fn) {
@@ -363,6 +380,7 @@ void Connection::TryWrite() {
     const bool in_record = record_at_ < record_.size();
     if (!in_record && tail_at_ >= tail_.size()) {
       if (FillRecord()) continue;
+      if (surrender_) return GiveSocket();
       if (state_ == State::kOpen && close_when_sent_) {
         return End(*close_when_sent_, *close_when_sent_);
       }
@@ -400,6 +418,7 @@ void Connection::Close(absl::Status why) {
   PostToIo([self = shared_from_this(), why = std::move(why)] {
     self->handshake_done_ = nullptr;
     self->hello_done_ = nullptr;
+    self->surrender_ = nullptr;
     self->events_.reset();
     if (self->state_ == State::kHandshake) return self->CloseSocket();
     if (self->state_ != State::kClosed && self->state_ != State::kClosing) self->StartClosing(why);
@@ -416,6 +435,7 @@ void Connection::CloseWhenSent(absl::Status why) {
 void Connection::Stop() {
   handshake_done_ = nullptr;
   hello_done_ = nullptr;
+  surrender_ = nullptr;
   events_.reset();
   if (state_ == State::kOpen) StartClosing(absl::UnavailableError("the node is shutting down"));
   CloseSocket();
@@ -436,6 +456,7 @@ void Connection::End(absl::Status why, std::optional<absl::Status> tell) {
 void Connection::Report(const absl::Status& why) {
   if (Done done = std::exchange(handshake_done_, nullptr)) return done(why);
   if (HelloDone done = std::exchange(hello_done_, nullptr)) return done(why);
+  if (SocketDone done = std::exchange(surrender_, nullptr)) return done(why);
   world_->executor.Post([self = shared_from_this(), events = std::exchange(events_, {}), why] {
     if (auto target = events.lock()) target->OnClosed(self, why);
   });
@@ -485,6 +506,16 @@ void Connection::CloseSocket() {
   tail_ = Buffer();
   tail_at_ = 0;
   world_->live.erase(shared_from_this());
+}
+
+void Connection::GiveSocket() {
+  const std::shared_ptr<Connection> self = shared_from_this();
+  const SocketDone done = std::exchange(surrender_, nullptr);
+  std::error_code ec;
+  socket_.cancel(ec);
+  asio::ip::tcp::socket socket = std::move(socket_);
+  CloseSocket();
+  done(std::move(socket));
 }
 
 TrafficCounters Connection::counters() const {

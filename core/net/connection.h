@@ -38,16 +38,21 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
  public:
   using Done = std::function<void(absl::Status)>;
   using HelloDone = std::function<void(absl::StatusOr<Hello>)>;
+  using SocketDone = std::function<void(absl::StatusOr<asio::ip::tcp::socket>)>;
 
-  // `socket` is connected. `expected`: whom the dialler wants; nullopt on the accepting side.
+  // `socket` is connected. `expected`: whom the dialler wants; nullopt on the accepting side. `via`: the
+  // relay at the other end of `socket`, when it is a circuit.
   Connection(std::shared_ptr<IoWorld> world, asio::ip::tcp::socket socket,
-             std::optional<NodeId> expected);
+             std::optional<NodeId> expected, std::optional<NodeId> via = std::nullopt);
 
   // The first steps, on the I/O thread, each reporting there once: TLS, then the peer's hello (the
   // dialler sends its own first). The deadline runs from Handshake() until the peer's hello. Then
   // nothing is read until Start().
   void Handshake(Done done);
-  void Greet(Purpose purpose, HelloDone done);
+  void Greet(Purpose purpose, HelloDone done, uint64_t circuit = 0);
+  // In the place of Start() after a hello of kCircuit: the accepting side answers it; then the socket is
+  // given away, with nothing of what follows read, and this is closed.
+  void Surrender(SocketDone done);
   void Stop() override;
 
   // From here on any thread. Start(): frames go to `events`; the accepting side answers the hello.
@@ -68,6 +73,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   // From the hello on: without TLS since then.
   bool clear() const { return clear_; }
   const asio::ip::tcp::endpoint& remote() const { return remote_; }
+  const std::optional<NodeId>& via() const { return via_; }
 
  private:
   enum class State { kHandshake, kSecured, kGreeting, kGreeted, kOpen, kClosing, kClosed };
@@ -99,11 +105,13 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   void StartClosing(const absl::Status& tell);
   void DiscardInput();
   void CloseSocket();
+  void GiveSocket();
   std::string Where() const;
 
   const std::shared_ptr<IoWorld> world_;
   const bool dialled_;
   const std::optional<NodeId> expected_;
+  const std::optional<NodeId> via_;
   asio::ip::tcp::endpoint remote_;  // constant after construction
   NodeId peer_;                     // constant after the handshake
 
@@ -114,6 +122,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   Purpose purpose_ = Purpose::kMain;
   Done handshake_done_;
   HelloDone hello_done_;
+  SocketDone surrender_;
   std::weak_ptr<ConnectionEvents> events_;
   asio::steady_timer timer_;  // handshake deadline, then keepalive, then end of closing
   asio::steady_timer read_throttle_;

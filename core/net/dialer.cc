@@ -18,10 +18,11 @@ constexpr size_t kMaxCandidates = 16;  // addresses come from peers; a name may 
 }  // namespace
 
 Dialer::Dialer(std::shared_ptr<IoWorld> world, NodeId peer, Purpose purpose,
-               std::vector<std::string> addresses, Done done)
+               std::vector<std::string> addresses, Done done, uint64_t circuit)
     : world_(std::move(world)),
       peer_(peer),
       purpose_(purpose),
+      circuit_(circuit),
       addresses_(std::move(addresses)),
       done_(std::move(done)),
       resolver_(world_->io),
@@ -129,8 +130,8 @@ void Dialer::Won(const std::shared_ptr<Connection>& connection) {
     socket->close(ec);
   }
   connecting_.clear();
-  connection->Greet(purpose_, [self = shared_from_this(),
-                               weak = std::weak_ptr(connection)](absl::StatusOr<Hello> hello) {
+  auto greeted = [self = shared_from_this(),
+                  weak = std::weak_ptr(connection)](absl::StatusOr<Hello> hello) {
     const std::shared_ptr<Connection> winner = weak.lock();
     if (self->over_ || !winner) return;
     self->securing_.clear();
@@ -139,7 +140,8 @@ void Dialer::Won(const std::shared_ptr<Connection>& connection) {
     } else {
       self->Finish(hello.status());
     }
-  });
+  };
+  connection->Greet(purpose_, std::move(greeted), circuit_);
 }
 
 void Dialer::AttemptFailed(std::string reason) {

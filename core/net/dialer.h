@@ -35,8 +35,9 @@ class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer
   // kUnavailable with the reason for each address; or what the peer itself refused with.
   using Done = std::function<void(absl::StatusOr<Dialled>, Findings)>;
 
+  // `circuit`: of Purpose::kCircuit.
   Dialer(std::shared_ptr<IoWorld> world, NodeId peer, Purpose purpose,
-         std::vector<std::string> addresses, Done done);
+         std::vector<std::string> addresses, Done done, uint64_t circuit = 0);
   void Start();
   void Stop() override;
 
@@ -53,6 +54,7 @@ class Dialer final : public IoObject, public std::enable_shared_from_this<Dialer
   const std::shared_ptr<IoWorld> world_;
   const NodeId peer_;
   const Purpose purpose_;
+  const uint64_t circuit_;
   std::vector<std::string> addresses_;
   Done done_;
   asio::ip::tcp::resolver resolver_;

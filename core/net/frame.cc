@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint8_t kMagic[4] = {'G', 'D', 'F', 'N'};
 constexpr size_t kHelloBytes = 17;
+constexpr size_t kCircuitHelloBytes = 26;
 constexpr uint8_t kClearFlag = 1;
 constexpr size_t kMaxHelloBytes = 256;  // later versions may append
 constexpr size_t kPingBytes = 8;
@@ -77,12 +78,14 @@ std::array<uint8_t, kFrameHeaderBytes> EncodeHeader(const Frame& frame) {
 }
 
 Frame HelloFrame(const Hello& hello, uint32_t version) {
-  std::vector<uint8_t> payload(kHelloBytes + 1);
+  const bool circuit = hello.purpose == Purpose::kCircuit;
+  std::vector<uint8_t> payload(circuit ? kCircuitHelloBytes : kHelloBytes + 1);
   std::copy(std::begin(kMagic), std::end(kMagic), payload.begin());
   Store32(&payload[4], version);
   Store64(&payload[8], hello.incarnation);
   payload[16] = static_cast<uint8_t>(hello.purpose);
   payload[kHelloBytes] = hello.clear ? kClearFlag : 0;
+  if (circuit) Store64(&payload[kHelloBytes + 1], hello.circuit);
   return {.type = FrameType::kHello, .stream = 0, .arg = 0, .payload = Buffer(std::move(payload))};
 }
 
@@ -101,11 +104,18 @@ absl::StatusOr<Hello> DecodeHello(const Frame& frame) {
         absl::StrCat("transport version ", version, " meets version ", kProtocolVersion,
                      ": both nodes must run compatible releases of GDF; update the older one"));
   }
-  if (p.size() < kHelloBytes || p[16] > 1) {
+  if (p.size() < kHelloBytes || p[16] > static_cast<uint8_t>(Purpose::kCircuit)) {
     return absl::InvalidArgumentError("the hello is truncated or has an unknown purpose");
   }
   const bool clear = p.size() > kHelloBytes && (p[kHelloBytes] & kClearFlag) != 0;
-  return Hello{Load64(&p[8]), static_cast<Purpose>(p[16]), clear};
+  Hello hello{Load64(&p[8]), static_cast<Purpose>(p[16]), clear};
+  if (hello.purpose == Purpose::kCircuit) {
+    if (p.size() < kCircuitHelloBytes || !clear) {
+      return absl::InvalidArgumentError("the hello of a circuit lacks its number, or stays within TLS");
+    }
+    hello.circuit = Load64(&p[kHelloBytes + 1]);
+  }
+  return hello;
 }
 
 Frame StatusFrame(FrameType type, uint32_t stream, const absl::Status& why) {

@@ -42,12 +42,14 @@ struct Frame {
   Buffer payload;
 };
 
-enum class Purpose : uint8_t { kMain = 0, kStripe = 1 };
+// kCircuit: with a relay, which takes it out of TLS after the hello and passes on what comes (circuit.h).
+enum class Purpose : uint8_t { kMain = 0, kStripe = 1, kCircuit = 2 };
 
 struct Hello {
   uint64_t incarnation = 0;  // random per process: a peer that restarted is noticed
   Purpose purpose = Purpose::kMain;
-  bool clear = false;  // of a stripe: after the hello, without TLS; asked by the dialler, answered by the other side
+  bool clear = false;  // after the hello, without TLS; asked by the dialler, answered by the other side
+  uint64_t circuit = 0;  // of kCircuit, which is always clear: the relay's number for it
 };
 
 // A message of `bytes` takes this much of a stream's window, so that empty messages are bounded

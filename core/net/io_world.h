@@ -42,6 +42,7 @@ struct IoWorld {
   // I/O thread only.
   TokenBucket upload;
   TokenBucket download;
+  TokenBucket relay;  // of what is passed on between others
   std::set<std::shared_ptr<IoObject>> live;
 };
 

@@ -86,7 +86,7 @@ void Listener::Accept(size_t index) {
       [self = shared_from_this(), index](std::error_code ec, tcp::socket socket) {
         if (!self->acceptors_[index].is_open()) return;
         if (!ec) {
-          self->Admit(std::move(socket));
+          self->Admit(std::move(socket), std::nullopt);
           return self->Accept(index);
         }
         Log(LogLevel::kWarning, "accept_failed", {{"reason", ec.message()}});
@@ -97,12 +97,12 @@ void Listener::Accept(size_t index) {
       });
 }
 
-void Listener::Admit(tcp::socket socket) {
+void Listener::Admit(tcp::socket socket, std::optional<NodeId> via) {
   std::error_code ec;
   const asio::ip::address place = PlaceOf(socket.remote_endpoint(ec));
   if (ec) return;
   const auto connection =
-      std::make_shared<Connection>(world_, std::move(socket), /*expected=*/std::nullopt);
+      std::make_shared<Connection>(world_, std::move(socket), /*expected=*/std::nullopt, via);
   const auto [number, pushed] = half_open_.Add(place, connection);
   if (pushed) {
     Log(LogLevel::kDebug, "handshake_cut_short", {{"reason", "too many connections at once"}});

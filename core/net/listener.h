@@ -7,7 +7,9 @@
 #include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,13 +35,15 @@ class Listener final : public IoObject, public std::enable_shared_from_this<List
 
   // I/O thread.
   void Start(Accepted accepted);
+  // A socket that this node dialled on behalf of who calls through it, as if it had been accepted.
+  void Adopt(asio::ip::tcp::socket socket, const NodeId& via) { Admit(std::move(socket), via); }
   void Stop() override;
 
  private:
   explicit Listener(std::shared_ptr<IoWorld> world);
   absl::Status BindOne(const std::string& address, uint16_t preferred_port);
   void Accept(size_t index);
-  void Admit(asio::ip::tcp::socket socket);
+  void Admit(asio::ip::tcp::socket socket, std::optional<NodeId> via);
 
   const std::shared_ptr<IoWorld> world_;
   std::vector<std::string> bound_;

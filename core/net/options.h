@@ -3,6 +3,7 @@
 #define GDF_CORE_NET_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct TlsTransportOptions {
   // "10.0.0.0/8", ...: with a peer at such an address, bulk connections are taken out of TLS after the
   // hello when the peer agrees: nobody else can read or change what is in them only where the network is trusted.
   std::vector<std::string> clear_networks;
+  // At most so much is passed on between members that cannot reach each other (within `limits`, too); 0: no limit of its
+  // own; absent: nothing is.
+  std::optional<uint64_t> relay_bytes_per_sec = std::nullopt;
   int max_stripes = 3;      // bulk connections per peer
   int max_half_open = 128;  // accepted, and not known yet who it is; one more pushes another out
   int max_half_open_per_address = 32;  // IPv6: per /64, here and below

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
+#include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/net/endpoint.h"
 
@@ -16,6 +17,12 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(5);
 // A peer that was asked for a bulk connection and has not dialled is asked again.
 constexpr absl::Duration kWantInterval = absl::Seconds(2);
+// A dial that takes longer is not waited for alone where there are relays; it goes on.
+constexpr absl::Duration kSlowDial = absl::Seconds(2);
+constexpr size_t kMaxRelaysTried = 3;
+// A peer that is reached by a relay is dialled this often all the same.
+constexpr absl::Duration kFirstDirectRetry = absl::Seconds(10);
+constexpr absl::Duration kLastDirectRetry = absl::Minutes(5);
 constexpr size_t kSpareConnections =
     4;  // of a peer beyond its bulk ones: dialled at the same time, or dying
 
@@ -52,17 +59,18 @@ int PeerTable::Stripes(const Peer& peer) {
                                         [](const LinkPtr& link) { return link->stripe(); }));
 }
 
-// Both sides choose alike when they have dialled each other: the connection dialled by the smaller
-// NodeId.
+// Both sides choose alike: a direct connection before one by a relay and, when they have dialled each
+// other, the one dialled by the smaller NodeId.
 PeerTable::LinkPtr PeerTable::Main(const Peer& peer) const {
   LinkPtr best;
-  bool best_preferred = false;
+  std::pair<bool, bool> best_rank;
   for (const LinkPtr& link : peer.links) {
     if (link->stripe() || !link->usable()) continue;
     const bool preferred = link->connection().dialled() == (world_->tls.self() < link->peer());
-    if (best && best_preferred && !preferred) continue;
+    const std::pair rank(!link->connection().via(), preferred);
+    if (best && best_rank > rank) continue;
     best = link;
-    best_preferred = preferred;
+    best_rank = rank;
   }
   return best;
 }
@@ -84,7 +92,12 @@ PeerTable::LinkPtr PeerTable::Pick(const NodeId& id, Priority priority) {
 void PeerTable::WantStripe(const NodeId& id, Peer& peer) {
   const LinkPtr main = Main(peer);
   if (!main || peer.dialling_stripe || Stripes(peer) >= world_->options.max_stripes) return;
-  if (main->connection().dialled()) {
+  if (main->connection().dialled() && main->connection().via()) {
+    peer.dialling_stripe = true;
+    detour_(id, Purpose::kStripe, {*main->connection().via()}, [weak = weak_from_this(), id](absl::StatusOr<Dialled> result) {
+      if (const std::shared_ptr<PeerTable> table = weak.lock()) table->OnStripe(id, std::move(result));
+    });
+  } else if (main->connection().dialled()) {
     Dial(id, Purpose::kStripe, {EndpointText(main->connection().remote())});
   } else if (Now() >= peer.next_want) {
     peer.next_want = Now() + kWantInterval;
@@ -98,13 +111,19 @@ absl::StatusOr<absl::Duration> PeerTable::Connect(const NodeId& id, Priority pri
     WantStripe(id, peer);
     return kWantInterval;
   }
-  if (peer.dialling_main) return absl::InfiniteDuration();
-  if (peer.addresses.empty()) {
+  if (peer.dialling_main || peer.detouring) return absl::InfiniteDuration();
+  if (peer.addresses.empty() && !MayDetour(id)) {
     return absl::UnavailableError(
         absl::StrCat("node ", id.Short(), " is not connected and has no known address"));
   }
   if (peer.next_dial > Now()) return peer.next_dial - Now();
-  Dial(id, Purpose::kMain, peer.addresses);
+  if (peer.addresses.empty()) {
+    peer.direct_error = absl::UnavailableError(absl::StrCat("node ", id.Short(), " has no known address"));
+    DetourToMain(id);
+  } else {
+    Dial(id, Purpose::kMain, peer.addresses);
+    DetourWhenSlow(id);
+  }
   return absl::InfiniteDuration();
 }
 
@@ -169,6 +188,7 @@ Task<absl::StatusOr<PeerTable::LinkPtr>> PeerTable::WaitForLink(std::shared_ptr<
 void PeerTable::Dial(const NodeId& id, Purpose purpose, std::vector<std::string> addresses) {
   Peer& peer = peers_[id];
   (purpose == Purpose::kMain ? peer.dialling_main : peer.dialling_stripe) = true;
+  if (purpose == Purpose::kMain) peer.detoured = false;
   auto done = [weak = weak_from_this(), world = world_, id, purpose](absl::StatusOr<Dialled> result,
                                                                      Findings found) {
     world->executor.Post([weak, id, purpose, result = std::move(result), found] {
@@ -188,25 +208,97 @@ void PeerTable::OnDialled(const NodeId& id, Purpose purpose, absl::StatusOr<Dial
   if (shut_down_) return;
   Peer& peer = peers_[id];
   peer.found = std::move(found);
-  const bool main = purpose == Purpose::kMain;
-  (main ? peer.dialling_main : peer.dialling_stripe) = false;
-  if (result.ok()) {
-    if (absl::Status status = MayJoin(*result->connection); !status.ok()) {
-      result->connection->Close(status);
-      result = std::move(status);
-    }
-  }
-  if (result.ok()) {
-    if (main) peer.failures = 0;
-    return AddLink(std::move(result->connection), result->hello, purpose);
-  }
-  if (main) {
-    const int doublings = std::min(peer.failures++, 10);
-    peer.next_dial = Now() + std::min(kMaxBackoff, kFirstBackoff * (1 << doublings));
-  }
+  if (purpose == Purpose::kStripe) return OnStripe(id, std::move(result));
+  peer.dialling_main = false;
+  peer.direct_error = AddDialled(std::move(result), purpose);
+  if (peer.direct_error.ok() || Main(peer)) return;
+  if (!peer.detoured && MayDetour(id)) return DetourToMain(id);
+  MainFailed(id, peer.direct_error);
+}
+
+void PeerTable::OnStripe(const NodeId& id, absl::StatusOr<Dialled> result) {
+  if (shut_down_) return;
+  peers_[id].dialling_stripe = false;
+  absl::Status status = AddDialled(std::move(result), Purpose::kStripe);
+  if (status.ok()) return;
+  Peer& peer = peers_[id];
   ++peer.failure_count;
-  peer.last_error = result.status();
+  peer.last_error = std::move(status);
   Wake(peer);
+}
+
+absl::Status PeerTable::AddDialled(absl::StatusOr<Dialled> result, Purpose purpose) {
+  GDF_RETURN_IF_ERROR(result.status());
+  if (absl::Status status = MayJoin(*result->connection); !status.ok()) {
+    result->connection->Close(status);
+    return status;
+  }
+  if (purpose == Purpose::kMain) peers_[result->connection->peer()].failures = 0;
+  AddLink(std::move(result->connection), result->hello, purpose);
+  return absl::OkStatus();
+}
+
+void PeerTable::MainFailed(const NodeId& id, absl::Status why) {
+  Peer& peer = peers_[id];
+  if (peer.dialling_main || peer.detouring || Main(peer)) return;
+  const int doublings = std::min(peer.failures++, 10);
+  peer.next_dial = Now() + std::min(kMaxBackoff, kFirstBackoff * (1 << doublings));
+  ++peer.failure_count;
+  peer.last_error = std::move(why);
+  Wake(peer);
+}
+
+// A relay itself is reached directly or not at all, so that no detour waits for another.
+bool PeerTable::MayDetour(const NodeId& id) const {
+  return detour_ && !relays_.contains(id) && !RelaysFor(id).empty() && AdmissionOf(id) == Admission::kMember;
+}
+
+// The nearest of those that are connected.
+std::vector<NodeId> PeerTable::RelaysFor(const NodeId& id) const {
+  std::vector<std::pair<absl::Duration, NodeId>> connected;
+  for (const NodeId& relay : relays_) {
+    if (relay != id && ReachedDirectly(relay)) connected.emplace_back(counters(relay).rtt, relay);
+  }
+  std::sort(connected.begin(), connected.end());
+  std::vector<NodeId> nearest;
+  for (size_t i = 0; i < std::min(connected.size(), kMaxRelaysTried); ++i) nearest.push_back(connected[i].second);
+  return nearest;
+}
+
+void PeerTable::DetourWhenSlow(const NodeId& id) {
+  if (!MayDetour(id)) return;
+  executor_.PostAfter(kSlowDial, [weak = weak_from_this(), id] {
+    const std::shared_ptr<PeerTable> table = weak.lock();
+    if (!table || table->shut_down_) return;
+    const Peer& peer = table->peers_[id];
+    if (peer.dialling_main && !peer.detoured && table->MayDetour(id) && !table->Main(peer)) table->DetourToMain(id);
+  });
+}
+
+void PeerTable::DetourToMain(const NodeId& id) {
+  Peer& peer = peers_[id];
+  peer.detouring = peer.detoured = true;
+  detour_(id, Purpose::kMain, RelaysFor(id), [weak = weak_from_this(), id](absl::StatusOr<Dialled> result) {
+    const std::shared_ptr<PeerTable> table = weak.lock();
+    if (!table || table->shut_down_) return;
+    Peer& reached = table->peers_[id];
+    reached.detouring = false;
+    const absl::Status status = table->AddDialled(std::move(result), Purpose::kMain);
+    if (status.ok()) {
+      reached.direct_tries = 0;
+      reached.next_direct = table->Now() + kFirstDirectRetry;
+      return;
+    }
+    table->MainFailed(id, absl::UnavailableError(absl::StrCat(reached.direct_error.message(), "; ", status.message())));
+  });
+}
+
+// A direct path may have come to work.
+void PeerTable::TryDirectly(const NodeId& id, Peer& peer) {
+  const LinkPtr main = Main(peer);
+  if (!main || !main->connection().via() || peer.addresses.empty() || peer.dialling_main || peer.next_direct > Now()) return;
+  peer.next_direct = Now() + std::min(kLastDirectRetry, kFirstDirectRetry * (1 << std::min(peer.direct_tries++, 10)));
+  Dial(id, Purpose::kMain, peer.addresses);
 }
 
 absl::Status PeerTable::MayJoin(const Connection& connection) const {
@@ -250,7 +342,12 @@ absl::Status PeerTable::MayVisit(const Connection& connection) const {
 
 void PeerTable::OnAccepted(std::shared_ptr<Connection> connection, const Hello& hello) {
   if (shut_down_) return;
-  if (absl::Status status = MayJoin(*connection); !status.ok()) {
+  if (hello.purpose == Purpose::kCircuit && seat_ && AdmissionOf(connection->peer()) == Admission::kMember) {
+    return seat_(connection, hello);
+  }
+  absl::Status status = MayJoin(*connection);
+  if (hello.purpose == Purpose::kCircuit) status = absl::PermissionDeniedError("circuits are for members");
+  if (!status.ok()) {
     Log(LogLevel::kInfo, "connection_refused", {{"reason", status}});
     return connection->Close(std::move(status));
   }
@@ -280,15 +377,17 @@ void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hel
   peer.next_want = absl::ZeroDuration();
   peer.found.nobody_listens = false;
   connection->Start(weak_from_this());
-  DrainSpareMains(peer);
+  DrainSpares(peer);
   Wake(peer);
   if (!was_up && purpose == Purpose::kMain) Notify(id, true, absl::OkStatus());
 }
 
-void PeerTable::DrainSpareMains(Peer& peer) {
+void PeerTable::DrainSpares(Peer& peer) {
   const LinkPtr main = Main(peer);
   for (const LinkPtr& link : peer.links) {
-    if (!link->stripe() && link != main && link->connection().dialled()) link->Drain();
+    const bool around = link->connection().via() && main && !main->connection().via();
+    const bool spare = link->stripe() ? around : link != main;
+    if (spare && link->connection().dialled()) link->Drain();
   }
 }
 
@@ -373,7 +472,7 @@ void PeerTable::ForgetIfUnknown(const NodeId& id) {
   if (it == peers_.end()) return;
   const Peer& peer = it->second;
   if (!peer.links.empty() || !peer.addresses.empty() || peer.dialling_main ||
-      peer.dialling_stripe || peer.admission == Admission::kMember) {
+      peer.dialling_stripe || peer.detouring || peer.admission == Admission::kMember) {
     return;
   }
   AddTo(forgotten_, peer.closed);
@@ -401,6 +500,8 @@ void PeerTable::SetAddresses(const NodeId& peer, std::vector<std::string> addres
   entry.addresses = std::move(addresses);
   entry.failures = 0;
   entry.next_dial = absl::ZeroDuration();
+  entry.direct_tries = 0;
+  entry.next_direct = absl::ZeroDuration();
   Wake(entry);
   ForgetIfUnknown(peer);
 }
@@ -432,6 +533,22 @@ void PeerTable::Disconnect(const NodeId& peer, absl::Status why) {
 bool PeerTable::Connected(const NodeId& peer) const {
   const Peer* entry = Find(peer);
   return entry != nullptr && Main(*entry) != nullptr;
+}
+
+bool PeerTable::ReachedDirectly(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  const LinkPtr main = entry == nullptr ? nullptr : Main(*entry);
+  return main != nullptr && !main->connection().via();
+}
+
+std::vector<std::string> PeerTable::AddressesOf(const NodeId& peer) const {
+  const Peer* entry = Find(peer);
+  if (entry == nullptr) return {};
+  const LinkPtr main = Main(*entry);
+  if (main && main->connection().dialled() && !main->connection().via()) {
+    return {EndpointText(main->connection().remote())};
+  }
+  return entry->addresses;
 }
 
 std::vector<NodeId> PeerTable::Connected() const {
@@ -482,7 +599,7 @@ std::optional<PeerPath> PeerTable::path(const NodeId& peer) const {
   if (main == nullptr) return std::nullopt;
   const bool clear = std::any_of(entry->links.begin(), entry->links.end(), [](const LinkPtr& link) { return link->connection().clear(); });
   return PeerPath{EndpointText(main->connection().remote()), main->connection().dialled(),
-                  static_cast<int>(entry->links.size()), clear};
+                  static_cast<int>(entry->links.size()), clear, main->connection().via()};
 }
 
 TrafficCounters PeerTable::total_counters() const {
@@ -507,6 +624,7 @@ void PeerTable::StartTicking() {
 }
 
 void PeerTable::Tick() {
+  for (auto& [id, peer] : peers_) TryDirectly(id, peer);
   std::vector<LinkPtr> idle;
   for (const auto& [connection, link] : links_) {
     if (link->stream_count() == 0 && Now() - link->idle_since() >= world_->options.idle_stripe) {

@@ -11,6 +11,7 @@
 #include "core/net/io_world.h"
 #include "core/net/listener.h"
 #include "core/net/peer_table.h"
+#include "core/net/relay.h"
 #include "core/net/tcp_info.h"
 
 namespace gdf::net {
@@ -24,6 +25,7 @@ struct TlsTransport::Parts {
 
   const std::shared_ptr<IoWorld> world;
   const std::shared_ptr<PeerTable> peers;
+  std::shared_ptr<Relay> relay;
   std::vector<std::string> listen_addresses;
   asio::executor_work_guard<asio::io_context::executor_type> keep_running;
   ThreadPool thread;  // joins when destroyed: last to be made, first to go
@@ -41,6 +43,7 @@ absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
   auto world = std::make_shared<IoWorld>(executor, std::move(tls), std::move(options), *std::move(clear), rng.Next());
   world->upload.SetRate(world->options.limits.upload_bytes_per_sec, world->Now());
   world->download.SetRate(world->options.limits.download_bytes_per_sec, world->Now());
+  world->relay.SetRate(world->options.relay_bytes_per_sec.value_or(0), world->Now());
   GDF_ASSIGN_OR_RETURN(std::shared_ptr<Listener> listener, Listener::Bind(world));
   auto parts = std::make_unique<Parts>(world);
   parts->listen_addresses = listener->bound();
@@ -58,10 +61,16 @@ absl::StatusOr<std::unique_ptr<TlsTransport>> TlsTransport::Start(
   });
   parts->thread.Submit([world] { world->io.run(); });
   parts->peers->StartTicking();
-  return std::unique_ptr<TlsTransport>(new TlsTransport(std::move(parts)));
+  std::unique_ptr<TlsTransport> transport(new TlsTransport(std::move(parts)));
+  transport->parts_->relay = std::make_shared<Relay>(
+      *transport, transport->parts_->peers, world,
+      [listener](asio::ip::tcp::socket socket, const NodeId& via) { listener->Adopt(std::move(socket), via); });
+  transport->parts_->relay->Start();
+  return transport;
 }
 
 TlsTransport::~TlsTransport() {
+  parts_->relay.reset();
   parts_->peers->Shutdown();
   asio::post(parts_->world->io, [world = parts_->world] {
     while (!world->live.empty()) {
@@ -107,6 +116,7 @@ Task<absl::Status> TlsTransport::Reach(NodeId peer, absl::Duration timeout) {
 void TlsTransport::SetAddresses(NodeId peer, std::vector<std::string> host_ports) {
   parts_->peers->SetAddresses(peer, std::move(host_ports));
 }
+void TlsTransport::SetRelays(std::vector<NodeId> relays) { parts_->peers->SetRelays(relays); }
 std::vector<NodeId> TlsTransport::AnsweredInstead(NodeId peer) const {
   return parts_->peers->AnsweredInstead(peer);
 }
@@ -115,7 +125,10 @@ bool TlsTransport::NobodyListens(NodeId peer) const { return parts_->peers->Nobo
 void TlsTransport::SetAdmission(std::function<Admission(NodeId)> policy) {
   parts_->peers->SetAdmission(std::move(policy));
 }
-void TlsTransport::RecheckAdmission() { parts_->peers->RecheckAdmission(); }
+void TlsTransport::RecheckAdmission() {
+  parts_->peers->RecheckAdmission();
+  parts_->relay->RecheckAdmission();
+}
 void TlsTransport::Disconnect(NodeId peer, absl::Status why) {
   parts_->peers->Disconnect(peer, std::move(why));
 }

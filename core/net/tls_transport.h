@@ -43,6 +43,7 @@ class TlsTransport final : public Transport {
                                                      absl::Duration timeout) override;
   Task<absl::Status> Reach(NodeId peer, absl::Duration timeout) override;
   void SetAddresses(NodeId peer, std::vector<std::string> host_ports) override;
+  void SetRelays(std::vector<NodeId> relays) override;
   std::vector<NodeId> AnsweredInstead(NodeId peer) const override;
   bool NobodyListens(NodeId peer) const override;
   void SetAdmission(std::function<Admission(NodeId)> policy) override;

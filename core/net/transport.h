@@ -111,6 +111,7 @@ struct PeerPath {
   bool dialled = false;   // by this node; else by the peer
   int connections = 0;    // with those for bulk data
   bool clear = false;     // bulk data goes without TLS, as both owners allow
+  std::optional<NodeId> via = std::nullopt;  // the relay between the two, when there is no direct path; `remote` is its
 };
 
 // The status of a call to `peer`, or of a stream with it, with the peer named in the message: what
@@ -153,6 +154,11 @@ class Transport {
   // Where to dial `peer`: "192.0.2.1:7450", "[2001:db8::1]:7450" or "host.example:7450". Replaces
   // what was known; an empty list means that it is reached only over connections that it opens.
   virtual void SetAddresses(NodeId peer, std::vector<std::string> host_ports) = 0;
+
+  // The members that pass on what others cannot send each other directly. A peer that cannot be dialled is reached by way
+  // of one that is connected; it is dialled again from time to time, and the direct path taken when it works. Replaces
+  // what was known.
+  virtual void SetRelays(std::vector<NodeId> relays) = 0;
 
   // Who answered at `peer`'s addresses when it was dialled last, with keys of their own: strangers,
   // or `peer` under a new key.

@@ -93,6 +93,7 @@ class SimTransport final : public net::Transport {
                                                           absl::Duration timeout) override;
   Task<absl::Status> Reach(NodeId peer, absl::Duration timeout) override;
   void SetAddresses(NodeId, std::vector<std::string>) override {}
+  void SetRelays(std::vector<NodeId>) override {}
   std::vector<NodeId> AnsweredInstead(NodeId) const override { return {}; }
   bool NobodyListens(NodeId peer) const override { return refused_.count(peer) > 0; }
   void SetAdmission(std::function<net::Admission(NodeId)> policy) override { policy_ = std::move(policy); }
