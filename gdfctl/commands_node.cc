@@ -106,7 +106,8 @@ absl::StatusOr<ExitCode> Ping(Session& session, const std::string& key, int coun
   const std::string rate = last.rate_bytes_per_sec == 0
                                ? std::string("no bulk data went there yet")
                                : absl::StrCat("bulk data last arrived there at ", HumanBytes(last.rate_bytes_per_sec), "/s");
-  session.Say(absl::StrCat("directly, over ", Counted(last.connections, "connection"), "; TCP's round trip ",
+  const std::string way = last.relay.empty() ? "directly" : absl::StrCat("by way of ", Printable(last.relay));
+  session.Say(absl::StrCat(way, ", over ", Counted(last.connections, "connection"), "; TCP's round trip ",
                            Milliseconds(last.tcp_rtt), "; ", rate, last.bulk_in_clear ? ", without TLS" : ""));
   return kExitOk;
 }

@@ -51,7 +51,8 @@ Json ToJson(const control::PingResult& ping) {
           {"round_trip_seconds", absl::ToDoubleSeconds(ping.round_trip)},
           {"tcp_rtt_seconds", absl::ToDoubleSeconds(ping.tcp_rtt)},
           {"rate_bytes_per_sec", ping.rate_bytes_per_sec},
-          {"bulk_in_clear", ping.bulk_in_clear}};
+          {"bulk_in_clear", ping.bulk_in_clear},
+          {"relay", ping.relay}};
 }
 
 Json ToJson(const control::Round& round) {

@@ -143,6 +143,7 @@ wire::NodeProfile Daemon::Parts::Profile() const {
   if (recorded.ok()) profile.resources.gpus = recorded->profile.resources.gpus;
   profile.addresses = node->advertise;
   profile.version = kVersion;
+  profile.relay = config.limits.relay_bytes_per_sec.has_value();
   const Machine machine = DescribeMachine();
   profile.resources.cpu_threads = static_cast<uint32_t>(
       config.limits.cpu_threads > 0 ? config.limits.cpu_threads : static_cast<int64_t>(machine.cpu_threads));
@@ -174,6 +175,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   net::TlsTransportOptions options;
   options.limits.upload_bytes_per_sec = config.limits.upload_bytes_per_sec.value_or(0);
   options.limits.download_bytes_per_sec = config.limits.download_bytes_per_sec.value_or(0);
+  options.relay_bytes_per_sec = config.limits.relay_bytes_per_sec;
   options.congestion_control = config.congestion_control;
   options.clear_networks = config.clear_networks;
   GDF_ASSIGN_OR_RETURN(transport, Listen(std::move(options)));

@@ -101,10 +101,20 @@ class NodeConfigParser {
     if (rate > 0) *out = rate;
   }
 
+  void ReadRelay(YamlMap* map, std::optional<uint64_t>* out) {
+    std::string word;
+    if (map->Has("relay")) map->String("relay", Need::kOptional, &word);
+    if (word.empty() || word == "off") return map->Know("relay");
+    std::optional<uint64_t> rate;
+    ReadRate(map, "relay", &rate);
+    *out = rate.value_or(0);
+  }
+
   void ReadLimits(YamlMap map) {
     NodeLimits& l = config_.limits;
     ReadRate(&map, "upload", &l.upload_bytes_per_sec);
     ReadRate(&map, "download", &l.download_bytes_per_sec);
+    ReadRelay(&map, &l.relay_bytes_per_sec);
     map.Size("disk_cache", Need::kOptional, {kMinDiskCache, kMaxBytes}, &l.disk_cache_bytes);
     uint64_t memory = 0;
     map.Size("memory", Need::kOptional, {kMinMemory, kMaxBytes}, &memory);

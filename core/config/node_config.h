@@ -42,6 +42,8 @@ struct RemoteControlConfig {
 struct NodeLimits {
   std::optional<uint64_t> upload_bytes_per_sec;    // absent: unlimited
   std::optional<uint64_t> download_bytes_per_sec;  // absent: unlimited
+  // For members that cannot reach each other, within the two above; 0: no limit of its own; absent: nothing.
+  std::optional<uint64_t> relay_bytes_per_sec;
   uint64_t disk_cache_bytes = uint64_t{20} << 30;  // chunks of jobs; as much again for their inputs
   std::optional<uint64_t> memory_bytes;            // for tasks; absent: 80 % of the machine's
   int64_t cpu_threads = 0;                         // of each task at most; 0: all

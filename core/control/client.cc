@@ -211,7 +211,8 @@ absl::StatusOr<PingResult> Client::Ping(const std::string& node) {
                     absl::Seconds(reply.round_trip_seconds()),
                     absl::Seconds(reply.tcp_rtt_seconds()),
                     reply.rate_bytes_per_sec(),
-                    reply.bulk_in_clear()};
+                    reply.bulk_in_clear(),
+                    reply.relay()};
 }
 
 absl::Status Client::ChangeNode(const std::string& node, NodeChange change, const std::string& roles) {

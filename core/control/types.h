@@ -134,6 +134,7 @@ struct PingResult {
   absl::Duration tcp_rtt;           // smoothed, as the kernel has it
   uint64_t rate_bytes_per_sec = 0;  // at which bulk data last arrived there; 0: none was sent
   bool bulk_in_clear = false;       // without TLS, as both owners allow
+  std::string relay;                // name of the node by way of which it is reached; empty: directly
 };
 
 enum class NodeChange { kRemove, kBan, kUnban, kRole };

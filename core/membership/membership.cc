@@ -76,12 +76,15 @@ void Membership::OnApplied(uint64_t) {
     joining_.reset();
   absl::StatusOr<std::vector<state::Member>> members = env_.state.members();
   if (members.ok() && !joining_) {
+    std::vector<NodeId> relays;
     for (const state::Member& member : *members) {
       if (member.id == env_.transport.self()) continue;
       const bool active = member.status == state::MemberStatus::kActive;
+      if (active && member.profile.relay) relays.push_back(member.id);
       env_.transport.SetAddresses(member.id,
                                   active ? member.profile.addresses : std::vector<std::string>{});
     }
+    env_.transport.SetRelays(std::move(relays));
   }
   if (!coordinator_) {
     env_.transport.RecheckAdmission();

@@ -55,6 +55,7 @@ struct NodeProfile {
   std::vector<std::string> addresses;  // "host:port" on which it can be dialled; none behind a NAT
   NodeResources resources;
   std::string version;  // of the program
+  bool relay = false;   // passes on what members cannot send each other directly
   bool operator==(const NodeProfile&) const = default;
 };
 

@@ -57,6 +57,7 @@ void Put(const NodeProfile& from, pb::NodeProfile* to) {
     added->set_memory_bytes(gpu.memory_bytes);
   }
   to->set_version(from.version);
+  to->set_relay(from.relay);
 }
 
 NodeProfile Get(const pb::NodeProfile& from) {
@@ -70,6 +71,7 @@ NodeProfile Get(const pb::NodeProfile& from) {
     to.resources.gpus.push_back({gpu.name(), gpu.memory_bytes()});
   }
   to.version = from.version();
+  to.relay = from.relay();
   return to;
 }
 

@@ -328,6 +328,7 @@ grpc::Status ControlService::Ping(grpc::ServerContext*, const v1::PingRequest* r
     reply->set_tcp_rtt_seconds(absl::ToDoubleSeconds(counters.rtt));
     reply->set_rate_bytes_per_sec(counters.rate_bytes_per_sec);
     reply->set_bulk_in_clear(path->clear);
+    if (path->via) reply->set_relay(Names().Of(*path->via));
     return absl::OkStatus();
   }));
 }

@@ -36,7 +36,7 @@ control_socket: /tmp/s
 operator_group: gdf
 remote_control: {listen: "192.0.2.10:7421", client_certificates: /etc/gdf/clients.pem}
 limits:
-  {upload: 100Mbit/s, download: unlimited, disk_cache: 1GiB, memory: 8GiB, cpu_threads: 4, tasks: 2,
+  {upload: 100Mbit/s, download: unlimited, relay: 8Mbit/s, disk_cache: 1GiB, memory: 8GiB, cpu_threads: 4, tasks: 2,
    gpus: never}
 log: {level: debug, to: /var/log/gdfd.log}
 clear_networks: [10.0.0.0/8, "fd00::/8"]
@@ -51,6 +51,9 @@ worker: /usr/lib/gdf/gdf-worker
   CHECK(c.remote_control.client_certificates == "/etc/gdf/clients.pem");
   CHECK(c.limits.upload_bytes_per_sec == 12'500'000);
   CHECK_FALSE(c.limits.download_bytes_per_sec.has_value());
+  CHECK(c.limits.relay_bytes_per_sec == 1'000'000);
+  CHECK(Parse("limits: {relay: unlimited}").limits.relay_bytes_per_sec == 0);
+  CHECK_FALSE(Parse("limits: {relay: off}").limits.relay_bytes_per_sec.has_value());
   CHECK(c.limits.memory_bytes == uint64_t{8} << 30);
   CHECK(c.limits.tasks == 2);
   CHECK(c.limits.gpus == GpuUse::kNever);

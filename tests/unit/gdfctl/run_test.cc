@@ -226,12 +226,15 @@ TEST_CASE("Ping prints a line for each answer, then the path; JSON an object eac
   gdfd.ping_reply.set_dialled(true);
   gdfd.ping_reply.set_rate_bytes_per_sec(uint64_t{3} << 20);
   gdfd.ping_reply.set_bulk_in_clear(true);
+  gdfd.ping_reply.set_relay("hub");
   CHECK(RunOn(gdfd, {"ping", "beta"}).err.find("bulk data last arrived there at 3.0 MiB/s, without TLS") != std::string::npos);
-  CHECK(gdfd.pings == 6);
+  CHECK(RunOn(gdfd, {"ping", "beta"}).err.find("by way of hub, over 2 connections") != std::string::npos);
+  CHECK(gdfd.pings == 10);
   const json one = json::parse(RunOn(gdfd, {"ping", "beta", "--json", "-c", "1"}).out);
   CHECK(one["ping"]["dialled"] == true);
   CHECK(one["ping"]["rate_bytes_per_sec"] == 3 << 20);
   CHECK(one["ping"]["bulk_in_clear"] == true);
+  CHECK(one["ping"]["relay"] == "hub");
   CHECK(RunOn(gdfd, {"ping", "beta", "-c", "0"}).code == 4);
   gdfd.error = grpc::Status(grpc::StatusCode::UNAVAILABLE, "node beta cannot be reached");
   CHECK(RunOn(gdfd, {"ping", "beta"}).code == 2);

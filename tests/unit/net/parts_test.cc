@@ -66,6 +66,13 @@ TEST_CASE("net: a wrong hello says what it is") {
   CHECK(DecodeHello(hello)->incarnation == 5);
   CHECK(DecodeHello(hello)->purpose == Purpose::kStripe);
   CHECK(absl::IsFailedPrecondition(DecodeHello(HelloFrame({}, 2)).status()));
+  const Frame circuit = HelloFrame({5, Purpose::kCircuit, true, 0x0123456789abcdef});
+  CHECK(DecodeHello(circuit)->circuit == 0x0123456789abcdef);
+  for (const Frame& bad : {HelloFrame({5, Purpose::kCircuit, false, 7}), HelloFrame({5, static_cast<Purpose>(3)})}) {
+    CHECK(absl::IsInvalidArgument(DecodeHello(bad).status()));
+  }
+  hello.payload = circuit.payload.Slice(0, circuit.payload.size() - 1);
+  CHECK(absl::IsInvalidArgument(DecodeHello(hello).status()));
   hello.payload = Buffer("HTTP/1.1 200 OK  ");
   CHECK(absl::IsInvalidArgument(DecodeHello(hello).status()));
   hello.payload = Buffer("GD");
