@@ -30,6 +30,9 @@ class WordCodec final : public Codec {
       : Codec(spec), bytes_(bytes), loops_(loops), error_(error) {}
 
   bool is_dense() const override { return true; }
+  bool is_verbatim() const override {
+    return spec().kind == CodecKind::kFp32 && std::endian::native == std::endian::little;
+  }
   uint64_t block() const override { return 1; }
   uint64_t PackedSize(uint64_t num_values) const override { return num_values * bytes_; }
 

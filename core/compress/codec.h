@@ -49,6 +49,9 @@ class Codec {
   // Else packed contributions go to everybody, since encoding a mean of them would lose most of it.
   virtual bool is_dense() const = 0;
 
+  // Whether the packed form is the values themselves, byte for byte as they lie in memory.
+  virtual bool is_verbatim() const { return false; }
+
   // Shards and pieces begin at multiples of this many values.
   virtual uint64_t block() const = 0;
 

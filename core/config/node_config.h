@@ -72,7 +72,7 @@ struct NodeConfig {
   NodeLimits limits;
   LogConfig log;
   std::vector<std::string> clear_networks;  // ADDRESS/BITS: bulk data goes without TLS there, if the peer agrees
-  std::string congestion_control;  // of TCP between nodes; empty: BBR where the kernel has it; "system": its default
+  std::string congestion_control;  // of TCP between nodes; empty: BBR where the kernel has it, cubic nearby; "system": its default
   bool port_mapping = true;  // ask the router by UPnP or NAT-PMP
   std::string worker;        // the gdf-worker program; empty: beside gdfd
 

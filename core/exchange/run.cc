@@ -35,7 +35,10 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
   for (uint64_t begin = 0; begin < mean.size(); begin += kCacheValues) {
     const absl::Span<float> part = mean.subspan(begin, kCacheValues);
     const Range at = PackedRange(codec, {begin, begin + part.size()});
-    auto sum = aggregate::WeightedMean::Create(&codec, weights, part);
+    // A verbatim codec's sum is made where it is sent from: it is its own packed form, and what that decodes to.
+    const absl::Span<float> sums =
+        codec.is_verbatim() ? absl::MakeSpan(reinterpret_cast<float*>(block.get()) + begin, part.size()) : part;
+    auto sum = aggregate::WeightedMean::Create(&codec, weights, sums);
     if (!sum.ok()) {
       out.status = sum.status();
       return out;
@@ -48,7 +51,9 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
       }
     }
     out.status = sum->Finish();
-    if (out.status.ok() && codec.is_dense()) {
+    if (out.status.ok() && codec.is_verbatim()) {
+      std::copy(sums.begin(), sums.end(), part.begin());
+    } else if (out.status.ok() && codec.is_dense()) {
       codec.Encode(part, packed.subspan(at.begin, at.size()), {rounding.seed, rounding.first + begin});
       out.status = codec.Decode(packed.subspan(at.begin, at.size()), part);
     }

@@ -105,6 +105,7 @@ void Connection::HandleHello(const Frame& frame) {
   state_ = State::kGreeted;
   timer_.cancel();
   if (!dialled_) purpose_ = hello->purpose;
+  if (world_->options.congestion_control.empty()) TuneForPath(socket_.native_handle());
   clear_ = hello->clear && MayBeClear();
   if (dialled_ && purpose_ == Purpose::kCircuit && hello->purpose != purpose_) {
     return End(Lost(Where(), "it knows no circuits"));

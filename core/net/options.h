@@ -22,7 +22,7 @@ struct TlsTransportOptions {
   // possible. Empty: listens nowhere.
   std::vector<std::string> listen = {"0.0.0.0:0", "[::]:0"};
   RateLimits limits;
-  std::string congestion_control;  // of TCP, see CheckCongestionControl; "": BBR where there is one
+  std::string congestion_control;  // of TCP, see CheckCongestionControl; "": BBR where there is one, cubic nearby
   // "10.0.0.0/8", ...: with a peer at such an address, bulk connections are taken out of TLS after the
   // hello when the peer agrees: nobody else can read or change what is in them only where the network is trusted.
   std::vector<std::string> clear_networks;

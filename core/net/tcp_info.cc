@@ -20,6 +20,15 @@ constexpr int kUnsentBytes = 256 << 10;
 
 constexpr char kBbr[] = "bbr";  // which keeps its rate when packets are lost, as on distant links
 
+constexpr char kCubic[] = "cubic";  // in every Linux
+constexpr uint32_t kNearbyMicroseconds = 1000;
+
+bool ReadInfo(int socket, struct tcp_info* info) {
+  std::memset(info, 0, sizeof(*info));
+  socklen_t length = sizeof(*info);
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, info, &length) == 0;
+}
+
 bool SetCongestionControl(int socket, const std::string& name) {
   return setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
@@ -43,9 +52,7 @@ absl::Status CheckCongestionControl(const std::string& congestion_control) {
 
 std::optional<TrafficCounters> ReadTcpInfo(int socket) {
   struct tcp_info info;
-  std::memset(&info, 0, sizeof(info));
-  socklen_t length = sizeof(info);
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  if (!ReadInfo(socket, &info)) return std::nullopt;
   return TrafficCounters{.bytes_sent = info.tcpi_bytes_acked,
                          .bytes_received = info.tcpi_bytes_received,
                          .rtt = absl::Microseconds(info.tcpi_rtt),
@@ -59,6 +66,11 @@ void TuneSocket(int socket, const std::string& congestion_control) {
   if (congestion_control != kSystemsChoice) {
     SetCongestionControl(socket, congestion_control.empty() ? kBbr : congestion_control);
   }
+}
+
+void TuneForPath(int socket) {
+  struct tcp_info info;
+  if (ReadInfo(socket, &info) && info.tcpi_min_rtt < kNearbyMicroseconds) SetCongestionControl(socket, kCubic);
 }
 
 }  // namespace gdf::net

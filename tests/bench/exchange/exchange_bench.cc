@@ -195,9 +195,12 @@ class Rank {
     request.codec = codec_;
     request.num_params = tensor_.size();
     request.deadline = absl::Minutes(2);
-    const absl::Span<uint8_t> packed = absl::MakeSpan(*packed_);
-    codec_->Encode(tensor_.span(), packed);
-    request.packed = Buffer::Wrap(packed, packed_);
+    if (codec_->is_verbatim()) {
+      request.packed = Buffer::Wrap(tensor::AsBytes(tensor_.span()), nullptr);  // outlives all that send it
+    } else {
+      codec_->Encode(tensor_.span(), absl::MakeSpan(*packed_));
+      request.packed = Buffer::Wrap(*packed_, packed_);
+    }
     request.into = std::move(mean_);
     std::promise<Outcome> done;
     loop_.Post([&] { tasks_->Spawn(Reduce(exchange_.get(), std::move(request), &done)); });

@@ -127,6 +127,16 @@ TEST_CASE("fp32 and bf16 packed bytes") {
   CHECK(Decode(*Make("fp32"), Encode(*Make("fp32"), values), 1001) == values);
 }
 
+TEST_CASE("a verbatim codec packs values as they lie in memory") {
+  const std::vector<float> values = Values(1000, 5);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  for (const char* name : {"fp32", "bf16", "fp16", "int8", "sign"}) {
+    const auto codec = Make(name);
+    CHECK(codec->is_verbatim() == (std::string(name) == "fp32" && std::endian::native == std::endian::little));
+    if (codec->is_verbatim()) CHECK(Encode(*codec, values) == Bytes(bytes, bytes + values.size() * sizeof(float)));
+  }
+}
+
 TEST_CASE("int8 packed bytes worked out by hand") {
   const auto codec = Make("int8:64");
   // max |x| = 127, scale 1 = 00 00 80 3F; ties go to even: 0.5 -> 0, 1.5 -> 2, 2.5 -> 2, -3.5 ->
