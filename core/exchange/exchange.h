@@ -34,6 +34,8 @@ struct AllReduceRequest {
   // what is held of it is used, and not sent again. 0: it begins here.
   uint32_t resumes = 0;
   std::vector<NodeId> lost;  // of `members`, in the order of their loss, without tokens
+  // Of the delta, that each member owns with a dense codec: wire::kSharesWhole in all; empty: equal.
+  std::vector<uint32_t> shares;
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
   uint64_t rounding_seed = 0;  // of the mean, with a codec that rounds stochastically: the same at every member
@@ -51,6 +53,7 @@ struct Outcome {
   uint64_t payload_sent = 0;  // bytes of frames
   uint64_t payload_received = 0;
   absl::Duration reduce;     // time in decoding, reducing and encoding
+  wire::LinkFigures link;    // when OK
 };
 
 // Executor only.

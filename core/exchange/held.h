@@ -16,6 +16,7 @@ namespace gdf::exchange {
 struct Held {
   wire::RoundTag begun;                           // of the attempt that began it
   std::vector<NodeId> members;                    // in order, the lost ones too
+  std::vector<uint32_t> shares;                   // by which pieces were cut
   std::vector<std::vector<Buffer>> slices;        // received, by piece and member; empty: not held
   std::vector<wire::Contribution> contributions;  // to the means
   std::vector<bool> means;                        // by piece: `mean` has it

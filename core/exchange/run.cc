@@ -1,6 +1,7 @@
 #include "core/exchange/run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,9 +64,16 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
   return out;
 }
 
+// That can be cut by. Prepare() refuses others.
+bool HasShares(const AllReduceRequest& request) {
+  return !request.shares.empty() && request.shares.size() == request.members.size() &&
+         std::accumulate(request.shares.begin(), request.shares.end(), uint64_t{0}) == wire::kSharesWhole;
+}
+
 ShardPlan PlanFor(const AllReduceRequest& request) {
   if (!request.codec->is_dense()) return ShardPlan::Whole(request.num_params);
   const auto members = static_cast<uint32_t>(request.members.size());
+  if (HasShares(request)) return ShardPlan(request.num_params, request.codec->block(), request.shares);
   return ShardPlan(request.num_params, request.codec->block(), std::max(members, 1u));
 }
 
@@ -111,6 +119,10 @@ absl::Status Exchange::Run::Prepare() {
     return absl::InvalidArgumentError(
         absl::StrCat("exchange of ", tag().ToString(), " does not name this node and job"));
   }
+  if (!request.shares.empty() && !HasShares(request)) {
+    return absl::InvalidArgumentError(absl::StrCat("the shares in the exchange of ", tag().ToString(), " are not ",
+                                                   request.members.size(), " that add up to ", wire::kSharesWhole));
+  }
   self = *index;
   for (const wire::Contribution& member : request.members) {
     if (member.tokens > 0) weights_.push_back(static_cast<float>(member.tokens));
@@ -144,12 +156,13 @@ absl::Status Exchange::Run::PrepareHeld() {
   std::vector<wire::Contribution> contributions = wire::Contributing(request.members);
   for (const wire::Contribution& member : request.members) members.push_back(member.node);
   if (!resumed() || held_.begun != begun || held_.members != members ||
-      held_.slices.size() != pieces_.size()) {
+      held_.shares != request.shares || held_.slices.size() != pieces_.size()) {
     held_ = {};
     held_.slices.assign(pieces_.size(), std::vector<Buffer>(size()));
   }
   held_.begun = begun;
   held_.members = std::move(members);
+  held_.shares = request.shares;
   const bool usable = held_.mean && held_.mean->size() == request.num_params &&
                       held_.contributions == contributions;
   if (!usable) held_.means.assign(pieces_.size(), false);
@@ -169,12 +182,19 @@ void Exchange::Run::Start() {
   });
   done.SetAfter(request.deadline, absl::DeadlineExceededError(absl::StrCat(
                                       "exchange of ", tag().ToString(), " was not complete by its deadline")));
+  std::vector<NodeId> peers;
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (is_peer(i)) peers.push_back(request.members[i].node);
+  }
+  const auto counters = [this](const NodeId& peer) { return context.transport.counters(peer); };
+  link_.emplace(counters, std::move(peers), context.executor.clock().Monotonic());
   std::vector<Task<absl::Status>> tasks;
   if (!pieces_.of(self).empty()) tasks.push_back(Own());
   for (uint32_t i = 0; i < size(); ++i) {
     using_[i] = is_peer(i) && !pieces_.of(i).empty();
     if (using_[i]) tasks.push_back(Use(i));
   }
+  scope_.Spawn(MeasureLink());
   tasks_left_ = tasks.size();
   if (tasks.empty()) done.Set(absl::OkStatus());
   for (Task<absl::Status>& task : tasks) scope_.Spawn(Track(std::move(task)));
@@ -186,6 +206,13 @@ Task<void> Exchange::Run::Track(Task<absl::Status> task) {
     Fail(status);
   } else if (--tasks_left_ == 0) {
     done.Set(absl::OkStatus());
+  }
+}
+
+Task<void> Exchange::Run::MeasureLink() {
+  while (true) {
+    co_await Sleep(context.executor, LinkMeter::kWindow);
+    link_->EndWindow(context.executor.clock().Monotonic());
   }
 }
 
@@ -235,7 +262,13 @@ Outcome Exchange::Run::Finish(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status) && !outcome.lost.empty()) {
     outcome.status = Annotate(status, absl::StrCat("node ", outcome.lost[0].Short(), " did not deliver"));
   }
-  if (status.ok()) outcome.mean = std::move(*std::exchange(held_.mean, nullptr));
+  if (!status.ok()) return outcome;
+  outcome.mean = std::move(*std::exchange(held_.mean, nullptr));
+  outcome.link = link_->Finish(context.executor.clock().Monotonic());
+  if (reduce_ > absl::ZeroDuration()) {
+    const double rate = static_cast<double>(coded_) / absl::ToDoubleSeconds(reduce_);
+    outcome.link.values_per_sec = static_cast<uint64_t>(std::min(rate, static_cast<double>(wire::kMaxRate)));
+  }
   return outcome;
 }
 
@@ -323,6 +356,8 @@ Task<absl::Status> Exchange::Run::OwnPiece(const std::vector<StreamPtr>& streams
   };
   Reduced reduced = co_await OnPool(std::move(work));
   reduce_ += reduced.took;
+  // Each slice; with a dense codec the mean is encoded and decoded.
+  coded_ += range.size() * (contributors.size() + (request.codec->is_dense() ? 2 : 0));
   if (!reduced.status.ok()) {
     if (!reduced.culprit) co_return reduced.status;
     co_return Blame(contributors[*reduced.culprit], reduced.status);

@@ -10,6 +10,7 @@
 
 #include "core/exchange/exchange.h"
 #include "core/exchange/held.h"
+#include "core/exchange/link_meter.h"
 #include "core/exchange/pieces.h"
 #include "core/exchange/shard_plan.h"
 
@@ -49,6 +50,7 @@ struct Exchange::Run {
   using StreamPtr = std::shared_ptr<net::Stream>;
 
   Task<void> Track(Task<absl::Status> task);
+  Task<void> MeasureLink();
   Task<absl::Status> Own();
   Task<absl::Status> TellHeld(uint32_t member, StreamPtr stream);
   Task<absl::Status> OwnPiece(const std::vector<StreamPtr>& streams, size_t index);
@@ -87,6 +89,8 @@ struct Exchange::Run {
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
   absl::Duration reduce_;
+  uint64_t coded_ = 0;  // values that were decoded, added up or encoded in it
+  std::optional<LinkMeter> link_;
   net::Registration watch_;
   TaskScope scope_;  // last: its tasks use the rest
 };

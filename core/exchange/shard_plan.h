@@ -3,7 +3,9 @@
 #define GDF_CORE_EXCHANGE_SHARD_PLAN_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "core/compress/codec.h"
 
 namespace gdf::exchange {
@@ -25,18 +27,21 @@ class ShardPlan {
  public:
   // Equal shards, in order, cut at multiples of the codec's block; the last ones may be shorter or empty. `shards` > 0.
   ShardPlan(uint64_t num_values, uint64_t block, uint32_t shards);
+  // In proportion to `shares`, whose sum is wire::kSharesWhole; in order, cut at multiples of the codec's block nearest to it.
+  ShardPlan(uint64_t num_values, uint64_t block, absl::Span<const uint32_t> shares);
   // Every owner has all elements.
   static ShardPlan Whole(uint64_t num_values);
 
-  bool whole() const { return stride_ == 0; }
+  bool whole() const { return whole_; }
   Range shard(uint32_t index) const;
   uint64_t num_pieces(uint32_t index) const;
   Range piece(uint32_t index, uint64_t piece) const;  // of the whole delta
 
  private:
-  uint64_t num_values_;
-  uint64_t shard_values_;
-  uint64_t stride_;  // between the beginnings of shards
+  ShardPlan() = default;
+
+  std::vector<uint64_t> cuts_;  // shard i: [cuts_[i], cuts_[i + 1])
+  bool whole_ = false;
 };
 
 // Where the packed form of `range` lies in the packed form of all `num_values`.

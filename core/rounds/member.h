@@ -12,10 +12,11 @@
 #include "core/aggregate/outer_optimizer.h"
 #include "core/compress/codec.h"
 #include "core/exchange/exchange.h"
+#include "core/net/traffic_meter.h"
 #include "core/rounds/async_lock.h"
 #include "core/rounds/job_member.h"
 #include "core/rounds/state_transfer.h"
-#include "core/rounds/traffic_meter.h"
+#include "core/schedule/exchange_tuner.h"
 
 namespace gdf::rounds {
 
@@ -54,6 +55,9 @@ class JobMember::Impl {
   // --- For the lead on this node ---
   const RoundEnv& env() const { return env_; }
   const std::optional<wire::Commit>& commit() const { return commit_; }
+  // What leads on this node have learned; it outlives their epochs.
+  schedule::ExchangeTuner& tuner() { return tuner_; }
+  const config::CodecSpec& codec() const { return codec_->spec(); }
   // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
   absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
@@ -125,6 +129,7 @@ class JobMember::Impl {
   std::shared_ptr<const compress::Codec> codec_;
   aggregate::OuterSgd outer_;
   exchange::Exchange exchange_;
+  schedule::ExchangeTuner tuner_;
 
   checkpoint::OuterStatePtr state_;        // θ_t, committed
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0
@@ -137,7 +142,7 @@ class JobMember::Impl {
   uint32_t last_attempt_ = 0;              // in the entered epoch
 
   std::optional<wire::EpochRecord> known_;     // as the coordinators say
-  TrafficMeter traffic_;
+  net::TrafficMeter traffic_;
   std::optional<wire::EpochRecord> entered_;   // promised to the lead
   std::optional<wire::EpochRecord> previous_;  // whose members the lead of entered_ must hear from before it trains
 

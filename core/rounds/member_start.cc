@@ -37,6 +37,7 @@ JobMember::Impl::Impl(RoundEnv env)
     : env_(std::move(env)),
       outer_(OuterOf(env_.spec.rounds.outer)),
       exchange_({env_.executor, env_.pool, env_.transport, env_.job}),
+      tuner_({env_.spec.rounds.codec}, env_.loaded.layout.num_params()),
       end_(env_.executor),
       state_lock_(env_.executor),
       exchange_lock_(env_.executor),

@@ -35,6 +35,7 @@ Task<absl::Status> RoundLead::RunRound() {
   GDF_CO_RETURN_IF_ERROR(commit.status());
   const absl::Status committed = co_await Commit(*commit);  // 10, 8: the shadow becomes θ_t+1, residuals are settled
   GDF_CO_RETURN_IF_ERROR(committed);
+  Learn(*trained, *combined);
   Summarise(*trained, *combined, Now() - begin);
   co_return absl::OkStatus();
 }
@@ -136,6 +137,7 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   request.members = start.members;
   request.resumes = start.resumes;
   request.lost = start.lost;
+  request.shares = start.shares;
   request.codec = codec_;
   request.num_params = env_.loaded.layout.num_params();
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
@@ -149,6 +151,7 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   prepared->payload_sent = outcome.payload_sent;
   prepared->payload_received = outcome.payload_received;
   prepared->lost = outcome.lost;
+  prepared->link = outcome.link;
   GDF_CO_RETURN_IF_ERROR(outcome.status);
   auto next = std::make_shared<checkpoint::OuterState>();
   next->theta = std::move(outcome.mean);  // the mean delta, which θ_t+1 replaces

@@ -273,6 +273,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   std::set<NodeId> without_delta;
   wire::ExchangeStart start;  // later attempts go on with what members hold of the first one
   for (const NodeId& node : Alive()) start.members.push_back({node, 0});
+  start.shares = member_.tuner().DealShares(Alive());
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());
@@ -351,7 +352,7 @@ void RoundLead::TellLost(const NodeId& lost, const wire::RoundTag& tag, const ab
 absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::vector<wire::Contribution>& members,
                                                                     const Replies& replies,
                                                                     std::set<NodeId>* without_delta) {
-  std::map<std::pair<Digest, Digest>, std::vector<const wire::Prepared*>> results;
+  std::map<std::pair<Digest, Digest>, std::map<NodeId, wire::Prepared>> results;
   std::map<NodeId, std::pair<Digest, Digest>> result_of;
   exchange_failure_.clear();
   for (const auto& [node, reply] : replies) {
@@ -365,7 +366,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
       for (const NodeId& missed : prepared->lost) ++suspicion_[missed];
     } else {
       result_of[node] = {prepared->result.theta, prepared->result.momentum};
-      results[result_of[node]].push_back(prepared);
+      results[result_of[node]].emplace(node, *prepared);
     }
   }
   for (const auto& [digests, agreeing] : results) {
@@ -379,7 +380,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     combined.receipt.contributions = wire::Contributing(members);
     combined.receipt.start_theta = position_.theta;
     combined.receipt.result = {position_.round.next(), digests.first, digests.second, position_.cursor};
-    for (const wire::Prepared* prepared : agreeing) combined.prepared.push_back(*prepared);
+    combined.prepared = agreeing;
     return std::optional<Combined>(std::move(combined));
   }
   if (results.size() > 1 && result_of.size() == members.size()) {
@@ -446,6 +447,18 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
 
 // --- Figures ---
 
+void RoundLead::Learn(const Trained& trained, const Combined& combined) {
+  for (const auto& [node, prepared] : combined.prepared) {
+    const auto report = trained.reports.find(node);
+    const double packing = report == trained.reports.end() ? 0 : report->second.compress_seconds;
+    member_.tuner().Learn(node, member_.codec(), absl::Seconds(packing), prepared.link);
+    Log(LogLevel::kDebug, "link",
+        {{"tag", combined.receipt.tag.ToString()}, {"node", node.Short()},
+         {"up", HumanBytes(prepared.link.up_bytes_per_sec)}, {"down", HumanBytes(prepared.link.down_bytes_per_sec)},
+         {"rtt", HumanDuration(prepared.link.rtt)}});
+  }
+}
+
 RoundLead::Summary RoundLead::SummaryOf(const wire::Receipt& receipt) const {
   Summary summary;
   summary.report.job = env_.job;
@@ -472,7 +485,7 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
     metrics.compute_sec = std::max(metrics.compute_sec, member.train_seconds);
     metrics.compress_sec = std::max(metrics.compress_sec, member.compress_seconds);
   }
-  for (const wire::Prepared& prepared : combined.prepared) {
+  for (const auto& [node, prepared] : combined.prepared) {
     metrics.exchange_sec = std::max(metrics.exchange_sec, prepared.exchange_seconds);
     metrics.aggregate_sec = std::max(metrics.aggregate_sec, prepared.aggregate_seconds);
   }

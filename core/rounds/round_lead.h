@@ -36,7 +36,7 @@ class RoundLead {
   };
   struct Combined {
     wire::Receipt receipt;
-    std::vector<wire::Prepared> prepared;
+    std::map<NodeId, wire::Prepared> prepared;  // of members that have the result
   };
   struct Summary {
     wire::ReportJob report;
@@ -74,6 +74,8 @@ class RoundLead {
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
+  // What members tell of links and codecs, for the rounds after this one.
+  void Learn(const Trained& trained, const Combined& combined);
   // What the receipt itself says of its round.
   Summary SummaryOf(const wire::Receipt& receipt) const;
   void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);

@@ -182,6 +182,20 @@ absl::Status Get(const pb::RoundPlan& in, RoundPlan* out) {
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 
+// No member has to hold more of the others' than twice what it would by equal shares.
+absl::Status GetShares(const google::protobuf::RepeatedField<uint32_t>& in, uint64_t members,
+                       std::vector<uint32_t>* out) {
+  if (in.empty()) return absl::OkStatus();
+  if (static_cast<uint64_t>(in.size()) != members) return Bad("exchange.shares", "are not one a member");
+  uint64_t sum = 0;
+  for (const uint32_t share : in) {
+    if (share * members > 2 * uint64_t{kSharesWhole}) return Bad("exchange.shares", "give a member too much");
+    sum += share;
+    out->push_back(share);
+  }
+  return sum == kSharesWhole ? absl::OkStatus() : Bad("exchange.shares", "do not add up to the whole");
+}
+
 absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(GetContributions(in.members(), &out->members));
@@ -197,6 +211,7 @@ absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
     if (it == out->members.end()) return Bad("exchange.lost", "names a node that is no member");
     if (it->tokens != 0) return Bad("exchange.lost", "names a node with tokens");
   }
+  GDF_RETURN_IF_ERROR(GetShares(in.shares(), out->members.size(), &out->shares));
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 
@@ -241,6 +256,18 @@ absl::Status Get(const pb::RoundReport& in, RoundReport* out) {
   return Get("report.packed", in.packed(), &out->packed);
 }
 
+absl::Status Get(const pb::LinkFigures& in, LinkFigures* out) {
+  const auto bounded = [](uint64_t rate) { return rate <= kMaxRate; };
+  if (!bounded(in.up_bytes_per_sec()) || !bounded(in.down_bytes_per_sec()) || !bounded(in.values_per_sec())) {
+    return Bad("prepared.link", "has a rate out of range");
+  }
+  if (in.rtt_us() < 0 || in.rtt_us() > absl::ToInt64Microseconds(kMaxRtt)) {
+    return Bad("prepared.link", "has a round-trip time out of range");
+  }
+  *out = {in.up_bytes_per_sec(), in.down_bytes_per_sec(), absl::Microseconds(in.rtt_us()), in.values_per_sec()};
+  return absl::OkStatus();
+}
+
 absl::Status Get(const pb::Prepared& in, Prepared* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(Get(in.result(), &out->result));
@@ -252,7 +279,7 @@ absl::Status Get(const pb::Prepared& in, Prepared* out) {
       GetFigure("prepared.aggregate_seconds", in.aggregate_seconds(), &out->aggregate_seconds));
   out->payload_sent = in.payload_sent();
   out->payload_received = in.payload_received();
-  return absl::OkStatus();
+  return Get(in.link(), &out->link);
 }
 
 template <typename Message>

@@ -25,6 +25,9 @@ inline constexpr size_t kMaxHeldBytes = 65536;  // one bit for a MiB of float32:
 inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in one round: its weight
 inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 inline constexpr size_t kMaxReasonBytes = 512;
+inline constexpr uint64_t kMaxRate = 1'000'000'000'000;  // of bytes or values a second, that a member tells
+inline constexpr absl::Duration kMaxRtt = absl::Minutes(1);
+inline constexpr uint32_t kSharesWhole = 65536;  // what the shares of an exchange add up to
 
 // What every frame and request of an exchange is about.
 struct RoundTag {
@@ -139,6 +142,8 @@ struct ExchangeStart {
   // 0: it begins here.
   uint32_t resumes = 0;
   std::vector<NodeId> lost = {};  // of `members`, in the order of their loss; without tokens
+  // Of the delta, by member: kSharesWhole in all, none above twice an equal one. Empty: equal.
+  std::vector<uint32_t> shares = {};
   bool operator==(const ExchangeStart&) const = default;
 };
 
@@ -200,6 +205,15 @@ struct RoundReport {
   bool operator==(const RoundReport&) const = default;
 };
 
+// What a member's link and processor did in one exchange, as it says itself. 0: too little happened to tell.
+struct LinkFigures {
+  uint64_t up_bytes_per_sec = 0;  // at most kMaxRate, as all here
+  uint64_t down_bytes_per_sec = 0;
+  absl::Duration rtt;           // of its farthest peer, before the exchange; to kMaxRtt
+  uint64_t values_per_sec = 0;  // decoded, added up or encoded
+  bool operator==(const LinkFigures&) const = default;
+};
+
 struct Prepared {
   RoundTag tag;
   StateId result;             // cursor unset
@@ -209,6 +223,7 @@ struct Prepared {
   double aggregate_seconds = 0;
   uint64_t payload_sent = 0;  // bytes of frames in this exchange
   uint64_t payload_received = 0;
+  LinkFigures link = {};
   bool operator==(const Prepared&) const = default;
 };
 

@@ -92,6 +92,7 @@ struct RequestWriter {
     start->set_deadline_us(absl::ToInt64Microseconds(in.deadline));
     start->set_resumes(in.resumes);
     for (const NodeId& node : in.lost) Put(node, start->add_lost());
+    for (const uint32_t share : in.shares) start->add_shares(share);
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {
@@ -143,6 +144,10 @@ struct ReplyWriter {
     prepared->set_aggregate_seconds(in.aggregate_seconds);
     prepared->set_payload_sent(in.payload_sent);
     prepared->set_payload_received(in.payload_received);
+    prepared->mutable_link()->set_up_bytes_per_sec(in.link.up_bytes_per_sec);
+    prepared->mutable_link()->set_down_bytes_per_sec(in.link.down_bytes_per_sec);
+    prepared->mutable_link()->set_rtt_us(absl::ToInt64Microseconds(in.link.rtt));
+    prepared->mutable_link()->set_values_per_sec(in.link.values_per_sec);
   }
   void operator()(const Signed& in) {
     Put(in.signature, out.mutable_signature()->mutable_signature());

@@ -136,7 +136,7 @@ class ShapedLinks::Router {
     const Clock::time_point arrival = Clock::now() + delay_;
     const Clock::time_point begin = std::max(arrival, download.free);
     if (begin - arrival > kLongestQueue) return true;
-    const double seconds = static_cast<double>(WireBytes(static_cast<size_t>(size) - sizeof(VirtioHeader))) * 8 / shape_.rate_bits_per_sec;
+    const double seconds = static_cast<double>(WireBytes(static_cast<size_t>(size) - sizeof(VirtioHeader))) * 8 / shape_.RateOf(node);
     download.free = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     download.queue.push_back({download.free, {scratch_.data(), scratch_.data() + size}});
     return true;
@@ -205,7 +205,7 @@ absl::Status ShapedLinks::AddNode() {
   const unsigned offload = TUN_F_CSUM | (shape_.loss == 0 ? TUN_F_TSO4 : 0);
   GDF_RETURN_IF_ERROR(Unless(ioctl(node.tun, TUNSETOFFLOAD, offload) == 0, "a TUN interface's offloads"));
   GDF_RETURN_IF_ERROR(Configure(static_cast<int>(nodes_.size()) - 1));
-  return ShapeUpload(shape_.rate_bits_per_sec);
+  return ShapeUpload(shape_.RateOf(nodes_.size() - 1));
 }
 
 absl::Status ShapedLinks::Enter(int node) const {

@@ -22,8 +22,10 @@ namespace gdf::testing {
 
 struct LinkShape {
   double rate_bits_per_sec = 1e9;  // of each node's upload (tbf) and of its download (the router), headers of Ethernet included
+  double first_bits_per_sec = 0;   // of node 0's, where it is another; else 0
   absl::Duration rtt;              // between any two nodes; the router keeps a packet half of it
   double loss = 0;                 // share of packets, 0 to 1, that the router drops
+  double RateOf(size_t node) const { return node == 0 && first_bits_per_sec > 0 ? first_bits_per_sec : rate_bits_per_sec; }
 };
 
 class ShapedLinks {

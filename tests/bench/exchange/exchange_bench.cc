@@ -2,9 +2,11 @@
 // links of a given rate, delay and loss: from the tensor of every node to the mean at every node, encoding included.
 // Prints one JSON line.
 //
-//   exchange_bench [--ranks N] [--mib M] [--codec C] [--runs R] [--warmup W] [--idle-s S]
-//                  [--rate-mbit R [--rtt-ms T] [--loss SHARE]] [--congestion-control NAME]
+//   exchange_bench [--ranks N] [--mib M] [--codec C] [--deal-shares] [--runs R] [--warmup W] [--idle-s S]
+//                  [--rate-mbit R [--first-mbit F] [--rtt-ms T] [--loss SHARE]] [--congestion-control NAME]
 //
+// --codec auto: before each run one of the codecs that a job chooses among, and with --deal-shares the shares, as a job's
+// lead does, from what the ranks tell of the runs before; the first run has int8.
 // limit: by shaped links, RTT + 2 (N - 1) / N * bytes / (0.956 * rate) for float32, of which 0.956 is what TCP, IP and
 // Ethernet leave of packets of 1500 bytes.
 // seconds: of the slowest rank, from a barrier to its mean. max_error: of the mean at rank 0 against the mean in
@@ -26,6 +28,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/check.h"
 #include "core/base/clock.h"
 #include "core/base/compute_pool.h"
@@ -33,6 +36,7 @@
 #include "core/compress/codec.h"
 #include "core/exchange/exchange.h"
 #include "core/net/tls_transport.h"
+#include "core/schedule/exchange_tuner.h"
 #include "core/tensor/flat_buffer.h"
 #include "tests/support/shaped_links.h"
 
@@ -46,11 +50,14 @@ struct Plan {
   int runs = 20;
   int warmup = 3;
   double idle_s = 0;    // before each measured run
+  bool deal_shares = false;
   double rate_mbit = 0; // 0: loopback
+  double first_mbit = 0;  // of rank 0; 0: as the others
   double rtt_ms = 0;
   double loss = 0;
   std::string congestion_control;
   bool clear = false;
+  bool chooses() const { return codec == "auto"; }
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -76,6 +83,17 @@ struct Wire {
 struct Address {
   std::array<uint8_t, 32> node;
   std::array<char, 64> text;
+};
+
+// How a run is to be done, and what it was like.
+struct Order {
+  std::array<char, 32> codec;
+  std::array<uint32_t, 16> shares;  // all 0: equal
+};
+struct Told {
+  double seconds = 0;
+  double packing_sec = 0;
+  double up = 0, down = 0, rtt_sec = 0, values_per_sec = 0;
 };
 
 struct Result {
@@ -120,9 +138,8 @@ class Rank {
  public:
   Rank(const Plan& plan, int rank, const Wire& referee)
       : plan_(plan), rank_(rank), referee_(referee), pool_(1), loop_thread_(1), loop_(clock_),
-        codec_(*compress::Codec::Create(*compress::CodecSpec::Parse(plan.codec))),
         tensor_(*tensor::FlatBuffer::Zeros(plan.num_values())),
-        packed_(std::make_shared<std::vector<uint8_t>>(codec_->PackedSize(plan.num_values()))) {
+        packed_(std::make_shared<std::vector<uint8_t>>()) {
     for (uint64_t i = 0; i < tensor_.size(); ++i) tensor_.data()[i] = ValueOf(rank, i);
   }
 
@@ -161,10 +178,16 @@ class Rank {
         On([&] { sent_before = transport_->total_counters().bytes_sent; });
       }
       referee_.Put('r');
+      const Order order = referee_.Get<Order>();
+      codec_ = *compress::Codec::Create(*compress::CodecSpec::Parse(order.codec.data()));
+      packed_->resize(codec_->PackedSize(tensor_.size()));
+      referee_.Put('p');
       referee_.Get<char>();
       const absl::Duration start = clock_.Monotonic();
-      const Outcome outcome = Once(static_cast<uint32_t>(run));
-      referee_.Put(absl::ToDoubleSeconds(clock_.Monotonic() - start));
+      Told told;
+      const Outcome outcome = Once(static_cast<uint32_t>(run), order, &told);
+      told.seconds = absl::ToDoubleSeconds(clock_.Monotonic() - start);
+      referee_.Put(told);
       if (!outcome.status.ok()) {
         std::fprintf(stderr, "rank %d: %s\n", rank_, outcome.status.ToString().c_str());
         return 1;
@@ -188,24 +211,34 @@ class Rank {
   }
 
  private:
-  Outcome Once(uint32_t round) {
+  Outcome Once(uint32_t round, const Order& order, Told* told) {
     AllReduceRequest request;
     request.tag = {JobId{1}, Epoch{1}, RoundId{round}, 0};
     request.members = members_;
     request.codec = codec_;
     request.num_params = tensor_.size();
     request.deadline = absl::Minutes(2);
+    const absl::Duration start = clock_.Monotonic();
     if (codec_->is_verbatim()) {
       request.packed = Buffer::Wrap(tensor::AsBytes(tensor_.span()), nullptr);  // outlives all that send it
     } else {
       codec_->Encode(tensor_.span(), absl::MakeSpan(*packed_));
       request.packed = Buffer::Wrap(*packed_, packed_);
     }
+    told->packing_sec = absl::ToDoubleSeconds(clock_.Monotonic() - start);
+    const auto shares = order.shares.begin();
+    if (std::any_of(shares, order.shares.end(), [](uint32_t share) { return share > 0; })) {
+      request.shares.assign(shares, shares + plan_.ranks);
+    }
     request.into = std::move(mean_);
     std::promise<Outcome> done;
     loop_.Post([&] { tasks_->Spawn(Reduce(exchange_.get(), std::move(request), &done)); });
     Outcome outcome = done.get_future().get();
     mean_ = std::move(outcome.mean);
+    told->up = static_cast<double>(outcome.link.up_bytes_per_sec);
+    told->down = static_cast<double>(outcome.link.down_bytes_per_sec);
+    told->rtt_sec = absl::ToDoubleSeconds(outcome.link.rtt);
+    told->values_per_sec = static_cast<double>(outcome.link.values_per_sec);
     return outcome;
   }
 
@@ -256,8 +289,8 @@ std::string LinkFields(const Plan& plan, double median_s) {
   if (plan.rate_mbit == 0) return "";
   const double limit_s = LimitSeconds(plan);
   return absl::StrFormat(
-      ", \"rate_mbit\": %g, \"rtt_ms\": %g, \"loss\": %g, \"idle_s\": %g, \"congestion_control\": \"%s\", \"limit_ms\": %.2f, \"of_limit\": %.3f", plan.rate_mbit,
-      plan.rtt_ms, plan.loss, plan.idle_s, plan.congestion_control.empty() ? "default" : plan.congestion_control, 1e3 * limit_s, limit_s / median_s);
+      ", \"rate_mbit\": %g, \"first_mbit\": %g, \"rtt_ms\": %g, \"loss\": %g, \"idle_s\": %g, \"congestion_control\": \"%s\", \"limit_ms\": %.2f, \"of_limit\": %.3f", plan.rate_mbit,
+      plan.first_mbit, plan.rtt_ms, plan.loss, plan.idle_s, plan.congestion_control.empty() ? "default" : plan.congestion_control, 1e3 * limit_s, limit_s / median_s);
 }
 
 // Less when a rank ends: nothing else comes from one that waits.
@@ -267,19 +300,73 @@ void StayIdle(const std::vector<Wire>& ranks, double seconds) {
   poll(polls.data(), polls.size(), static_cast<int>(seconds * 1e3));
 }
 
+// What the lead of a job does between its rounds.
+class Lead {
+ public:
+  Lead(const Plan& plan, const std::vector<Address>& addresses)
+      : plan_(plan), tuner_(CodecsOf(plan), plan.num_values()), codec_(CodecsOf(plan).back()) {
+    for (const Address& address : addresses) members_.push_back(NodeId(Digest{address.node}));
+    if (plan.chooses()) codec_ = *compress::CodecSpec::Parse("int8");
+  }
+
+  Order Next() {
+    codec_ = tuner_.ChooseCodec(members_, codec_);
+    Order order{};
+    const std::string name = codec_.ToString();
+    name.copy(order.codec.data(), order.codec.size() - 1);
+    shares_ = plan_.deal_shares ? tuner_.DealShares(members_) : std::vector<uint32_t>();
+    std::copy(shares_.begin(), shares_.end(), order.shares.begin());
+    return order;
+  }
+
+  void Learn(size_t rank, const Told& told) {
+    const auto whole = [](double rate) { return static_cast<uint64_t>(rate); };
+    tuner_.Learn(members_[rank], codec_, absl::Seconds(told.packing_sec),
+                 {whole(told.up), whole(told.down), absl::Seconds(told.rtt_sec), whole(told.values_per_sec)});
+  }
+
+  std::string codec() const { return codec_.ToString(); }
+  std::string shares() const {
+    return absl::StrJoin(shares_, ", ", [](std::string* out, uint32_t share) {
+      absl::StrAppendFormat(out, "%.3f", static_cast<double>(share) / wire::kSharesWhole);
+    });
+  }
+
+ private:
+  static std::vector<compress::CodecSpec> CodecsOf(const Plan& plan) {
+    std::vector<compress::CodecSpec> codecs;
+    for (const char* name : {"fp32", "bf16", "int8", "int4"}) codecs.push_back(*compress::CodecSpec::Parse(name));
+    return plan.chooses() ? codecs : std::vector{*compress::CodecSpec::Parse(plan.codec)};
+  }
+
+  const Plan plan_;
+  schedule::ExchangeTuner tuner_;
+  compress::CodecSpec codec_;
+  std::vector<NodeId> members_;
+  std::vector<uint32_t> shares_;
+};
+
 int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   std::vector<Address> addresses;
   for (const Wire& rank : ranks) addresses.push_back(rank.Get<Address>());
   for (const Wire& rank : ranks) {
     for (const Address& address : addresses) rank.Put(address);
   }
+  Lead lead(plan, addresses);
   std::vector<double> seconds;
   for (int run = 0; run < plan.warmup + plan.runs; ++run) {
+    for (const Wire& rank : ranks) rank.Get<char>();
+    const Order order = lead.Next();
+    for (const Wire& rank : ranks) rank.Put(order);
     for (const Wire& rank : ranks) rank.Get<char>();
     if (run >= plan.warmup && plan.idle_s > 0) StayIdle(ranks, plan.idle_s);
     for (const Wire& rank : ranks) rank.Put('g');
     double slowest = 0;
-    for (const Wire& rank : ranks) slowest = std::max(slowest, rank.Get<double>());
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const Told told = ranks[i].Get<Told>();
+      slowest = std::max(slowest, told.seconds);
+      lead.Learn(i, told);
+    }
     if (run >= plan.warmup) seconds.push_back(slowest);
   }
   std::vector<Result> results;
@@ -301,13 +388,13 @@ int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   std::printf(
       "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"clear\": %s, \"median_ms\": %.2f, \"p95_ms\": %.2f, "
       "\"payload_gib_per_s\": %.3f, \"cpu_seconds_per_gb\": %.3f, \"peak_mib\": %.1f, \"sent_mib_per_rank\": %.2f, "
-      "\"max_error\": %.3g, \"digests_equal\": %s%s}\n",
+      "\"max_error\": %.3g, \"digests_equal\": %s, \"used\": \"%s\", \"shares\": [%s]%s}\n",
       plan.ranks, plan.mib, plan.codec.c_str(), plan.clear ? "true" : "false", 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
       cpu / plan.runs / plan.ranks / tensor_gb, static_cast<double>(peak) / (1 << 20),
       static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false",
-      LinkFields(plan, median).c_str());
+      lead.codec().c_str(), lead.shares().c_str(), LinkFields(plan, median).c_str());
   // Full buckets at the start save a little of it, no more.
-  const bool shaped = plan.rate_mbit == 0 || plan.codec != "fp32" || median > 0.8 * LimitSeconds(plan);
+  const bool shaped = plan.rate_mbit == 0 || plan.first_mbit > 0 || plan.codec != "fp32" || median > 0.8 * LimitSeconds(plan);
   if (!shaped) std::fprintf(stderr, "exchange_bench: faster than the links, which then are not what they should be\n");
   return same && shaped ? 0 : 1;
 }
@@ -316,7 +403,7 @@ int Main(const Plan& plan) {
   std::unique_ptr<testing::ShapedLinks> links;
   if (plan.rate_mbit > 0) {
     auto made = testing::ShapedLinks::Create(
-        plan.ranks, {plan.rate_mbit * 1e6, absl::Microseconds(1e3 * plan.rtt_ms), plan.loss});
+        plan.ranks, {plan.rate_mbit * 1e6, plan.first_mbit * 1e6, absl::Microseconds(1e3 * plan.rtt_ms), plan.loss});
     if (!made.ok()) {
       std::fprintf(stderr, "exchange_bench: %s\n", made.status().ToString().c_str());
       return absl::IsPermissionDenied(made.status()) || absl::IsNotFound(made.status()) ? 77 : 1;
@@ -368,6 +455,8 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", plan.warmup)->check(CLI::Range(0, 100));
   app.add_option("--idle-s", plan.idle_s, "before each measured run")->check(CLI::Range(0.0, 600.0));
   auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
+  app.add_option("--first-mbit", plan.first_mbit, "of rank 0's link, where it is another")->check(CLI::Range(0.1, 1e5))->needs(rate);
+  app.add_flag("--deal-shares", plan.deal_shares, "in proportion to the links, as measured");
   app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
   app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);
   app.add_flag("--clear", plan.clear, "without TLS after the hello");

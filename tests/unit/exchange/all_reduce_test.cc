@@ -6,15 +6,24 @@
 namespace gdf::exchange {
 namespace {
 
+// Sums of wire::kSharesWhole.
+const std::vector<std::vector<uint32_t>> kShares = {
+    {65536}, {0, 65536}, {1, 65534, 1}, {21845, 0, 21846, 21845}, {10000, 20000, 0, 0, 35536}};
+
 // Everybody ends with the mean computed apart, bit for bit.
-void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<uint64_t>& tokens) {
+void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<uint64_t>& tokens,
+                    const std::vector<uint32_t>& shares = {}) {
   INFO(codec_name << ", " << count << " values, " << tokens.size() << " members");
   const std::shared_ptr<const compress::Codec> codec = MakeCodec(codec_name);
   const int size = static_cast<int>(tokens.size());
   Group group(size);
   std::vector<Buffer> packed;
   for (int i = 0; i < size; ++i) packed.push_back(Pack(*codec, Values(static_cast<uint64_t>(i) + 1, count)));
-  for (int i = 0; i < size; ++i) group.Start(i, group.Request(i, codec, count, tokens, packed[i]));
+  for (int i = 0; i < size; ++i) {
+    AllReduceRequest request = group.Request(i, codec, count, tokens, packed[i]);
+    request.shares = shares;
+    group.Start(i, std::move(request));
+  }
   group.executor.RunUntilIdle();
   const std::vector<float> expected = ExpectedMean(*codec, packed, tokens, count);
   uint64_t sent = 0;
@@ -117,32 +126,79 @@ TEST_CASE("a request that contradicts itself is refused at once") {
   CHECK(absl::IsInvalidArgument(group.members[0].outcome->status));
 }
 
+void CheckCovers(const ShardPlan& plan, uint64_t count, uint64_t block, uint32_t shards) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < shards; ++i) {
+    const Range shard = plan.shard(i);
+    if (!shard.empty()) {
+      REQUIRE(shard.begin == at);
+      REQUIRE(shard.begin % block == 0);
+      at = shard.end;
+    }
+    uint64_t in_shard = shard.begin;
+    for (uint64_t p = 0; p < plan.num_pieces(i); ++p) {
+      const Range piece = plan.piece(i, p);
+      REQUIRE(piece.begin == in_shard);
+      REQUIRE(piece.size() <= kPieceValues);
+      REQUIRE_FALSE(piece.empty());
+      in_shard = piece.end;
+    }
+    REQUIRE(in_shard == shard.end);
+  }
+  REQUIRE(at == count);
+}
+
 TEST_CASE("shards cover the delta in order, at multiples of the block") {
   for (const uint64_t count : {0, 1, 64, 65, 1000, 100000}) {
     for (const uint64_t block : {1, 64, 256}) {
       for (uint32_t shards = 1; shards <= 9; ++shards) {
-        const ShardPlan plan(count, block, shards);
-        uint64_t at = 0;
-        for (uint32_t i = 0; i < shards; ++i) {
-          const Range shard = plan.shard(i);
-          if (!shard.empty()) {
-            REQUIRE(shard.begin == at);
-            REQUIRE(shard.begin % block == 0);
-            at = shard.end;
-          }
-          uint64_t in_shard = shard.begin;
-          for (uint64_t p = 0; p < plan.num_pieces(i); ++p) {
-            const Range piece = plan.piece(i, p);
-            REQUIRE(piece.begin == in_shard);
-            REQUIRE(piece.size() <= kPieceValues);
-            REQUIRE_FALSE(piece.empty());
-            in_shard = piece.end;
-          }
-          REQUIRE(in_shard == shard.end);
+        CheckCovers(ShardPlan(count, block, shards), count, block, shards);
+      }
+      for (const std::vector<uint32_t>& shares : kShares) {
+        const ShardPlan plan(count, block, shares);
+        CheckCovers(plan, count, block, static_cast<uint32_t>(shares.size()));
+        for (uint32_t i = 0; i < shares.size(); ++i) {
+          const double exact = static_cast<double>(shares[i]) / wire::kSharesWhole * static_cast<double>(count);
+          CHECK(std::abs(static_cast<double>(plan.shard(i).size()) - exact) <= static_cast<double>(block));
         }
-        REQUIRE(at == count);
       }
     }
+  }
+  // 2^40 values: the cut is exact there too.
+  CHECK(ShardPlan(uint64_t{1} << 40, 1, std::vector<uint32_t>{1, 65535}).shard(0) == Range{0, uint64_t{1} << 24});
+}
+
+TEST_CASE("shards of unequal shares: the same mean, and each member sends and receives by what it owns") {
+  for (const char* codec : {"fp32", "int8:64", "topk2:3"}) {
+    for (const std::vector<uint32_t>& shares : kShares) {
+      const std::vector<uint64_t> tokens(shares.size(), 7);
+      for (const uint64_t count : {0, 1, 64, 1000, 4099}) CheckAllReduce(codec, count, tokens, shares);
+    }
+  }
+  // 1024 values of 4 bytes; member 1 owns none of them, the others a half each.
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
+  Group group(3);
+  for (int i = 0; i < 3; ++i) {
+    AllReduceRequest request = group.Request(i, codec, 1024, {1, 1, 1}, Pack(*codec, Values(1, 1024)));
+    request.shares = {32768, 0, 32768};
+    group.Start(i, std::move(request));
+  }
+  group.executor.RunUntilIdle();
+  CHECK(group.members[1].outcome->payload_sent == 4096);            // its slices
+  CHECK(group.members[0].outcome->payload_sent == 2048 + 2 * 2048);  // a slice, and its mean to two
+}
+
+TEST_CASE("shares that are not one a member, or not the whole, are refused") {
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
+  for (const std::vector<uint32_t>& shares :
+       {std::vector<uint32_t>{wire::kSharesWhole}, {1, 2}, {wire::kSharesWhole, 1}, {0, 0}, {~0u, ~0u}}) {
+    Group group(2);
+    AllReduceRequest request = group.Request(0, codec, 10, {1, 1}, Pack(*codec, Values(1, 10)));
+    request.shares = shares;
+    group.Start(0, std::move(request));
+    group.executor.RunUntilIdle();
+    REQUIRE(group.members[0].outcome);
+    CHECK(absl::IsInvalidArgument(group.members[0].outcome->status));
   }
 }
 

@@ -25,6 +25,7 @@ struct Setting {
   const char* codec;
   uint64_t count;
   std::vector<uint64_t> tokens;
+  std::vector<uint32_t> shares = {};  // equal
 };
 
 // What the survivors received in the attempt that failed and in the one that followed.
@@ -41,7 +42,9 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
   const Digest before = HashBytes(packed[0].span());
   Group group(4, k);
   const auto request = [&](int i) {
-    return group.Request(i, codec, setting.count, setting.tokens, packed[i]);
+    AllReduceRequest made = group.Request(i, codec, setting.count, setting.tokens, packed[i]);
+    made.shares = setting.shares;
+    return made;
   };
   TaskScope doomed(group.executor);
   group.network.set_on_message([&](const sim::SimMessage& message) {
@@ -90,7 +93,8 @@ TEST_CASE(
     "deltas") {
   for (const Setting& setting :
        {Setting{"fp32", 1000, {1, 2, 3, 4}}, Setting{"int8:64", 4099, {5, 0, 7, 9}},
-        Setting{"bf16", 4, {1, 1, 1, 1}}, Setting{"topk2", 9000, {1, 2, 3, 4}}}) {
+        Setting{"bf16", 4, {1, 1, 1, 1}}, Setting{"topk2", 9000, {1, 2, 3, 4}},
+        Setting{"bf16", 1000, {1, 2, 3, 4}, {20000, 0, 30000, 15536}}}) {
     for (uint64_t k = 1; k <= 36; ++k) {
       INFO(setting.codec << ", before message " << k);
       RunRepair(setting, k);
@@ -134,6 +138,33 @@ TEST_CASE(
     // A survivor that had finished gave its mean away, and receives it again: 3 shards at most,
     // from the others.
     CHECK(repair.received <= kSlices + kMeans + 3 * 1024);
+  }
+}
+
+TEST_CASE("what was cut by other shares is not taken for what these would be") {
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
+  Group group(3);
+  std::vector<Buffer> packed;
+  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  const auto request = [&](int i, std::vector<uint32_t> shares) {
+    AllReduceRequest made = group.Request(i, codec, 1000, {1, 1, 1}, packed[i]);
+    made.shares = std::move(shares);
+    return made;
+  };
+  for (const int i : {0, 1}) group.Start(i, request(i, {30000, 20000, 15536}));
+  group.executor.RunUntil([] { return false; }, absl::Seconds(2));
+  group.members[0].exchange->Cancel("the test says so");
+  group.executor.RunUntilIdle();
+  for (int i = 0; i < 3; ++i) {
+    group.members[i].outcome.reset();
+    group.Start(i, Without(request(i, {15536, 30000, 20000}), {}, 2));
+  }
+  group.executor.RunUntilIdle();
+  const std::vector<float> expected = ExpectedMean(*codec, packed, {1, 1, 1}, 1000);
+  for (const Group::Member& member : group.members) {
+    REQUIRE(member.outcome);
+    CHECK(member.outcome->status == absl::OkStatus());
+    CHECK(SameBits(member.outcome->mean.span(), expected));
   }
 }
 

@@ -44,7 +44,7 @@ std::vector<RoundRequest> Requests() {
       SyncState{Tag(), StateOf(17), Node("a"), true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
-          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}},
+          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}},
       Propose{ReceiptOf()},
       CommitRound{Tag(), CommitOf()},
       Abort{Tag(), "θ differs", {Node("c")}},
@@ -54,7 +54,7 @@ std::vector<RoundRequest> Requests() {
 std::vector<RoundReply> Replies() {
   return {EnterReply{StateOf(17), CommitOf(), ReceiptOf(), EpochOf(), 1'000'000, 4},
           RoundReport{Tag(), "NaN", 1000, 50, 2.5, 0.1, 3.5, 0.25, {4, 5}, HashBytes("packed")},
-          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20},
+          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000}},
           Signed{CommitOf().signatures[0]}, Done{1, 2}};
 }
 
@@ -194,6 +194,21 @@ TEST_CASE("round requests out of bounds are refused by field") {
   Refused(altered_exchange([](auto& m) { m.set_lost(0, m.members(0).node()); }),
           "node with tokens");
   Refused(altered_exchange([](auto& m) { m.set_lost(0, std::string(32, 'x')); }), "no member");
+  Refused(altered_exchange([](auto& m) { m.add_shares(0); }), "not one a member");
+  Refused(altered_exchange([](auto& m) { m.set_shares(1, 1); }), "do not add up");
+  Refused(altered_exchange([](auto& m) { m.set_shares(0, 65535); }), "do not add up");
+  Refused(altered_exchange([](auto& m) { m.set_shares(0, ~uint32_t{0}); }), "too much");
+  // Of three members two thirds for one.
+  const auto three_shares = [&](uint32_t first) {
+    return altered_exchange([first](auto& m) {
+      m.add_members()->set_node(std::string(32, 'x'));
+      m.set_shares(0, first);
+      m.set_shares(1, kSharesWhole - first);
+      m.add_shares(0);
+    });
+  };
+  CHECK(three_shares(kSharesWhole / 2).ok());
+  Refused(three_shares(kSharesWhole / 3 * 2 + 2), "too much");
 
   const auto altered_abort = [&](std::function<void(pb::Abort&)> change) {
     return DecodeAltered<pb::Abort>(requests[6], &Request::mutable_abort, std::move(change));
@@ -240,6 +255,17 @@ TEST_CASE("round replies with figures that are no numbers are refused") {
     Refused(DecodeAltered<pb::Prepared>(replies[2], &Reply::mutable_prepared,
                                         [bad](auto& m) { m.set_exchange_seconds(bad); }),
             "prepared.exchange_seconds");
+  }
+  const std::vector<std::function<void(pb::LinkFigures&)>> links = {
+      [](pb::LinkFigures& link) { link.set_up_bytes_per_sec(kMaxRate + 1); },
+      [](pb::LinkFigures& link) { link.set_down_bytes_per_sec(~uint64_t{0}); },
+      [](pb::LinkFigures& link) { link.set_values_per_sec(kMaxRate + 1); },
+      [](pb::LinkFigures& link) { link.set_rtt_us(-1); },
+      [](pb::LinkFigures& link) { link.set_rtt_us(60'000'001); }};
+  for (const auto& alter : links) {
+    Refused(DecodeAltered<pb::Prepared>(replies[2], &Reply::mutable_prepared,
+                                        [&alter](auto& m) { alter(*m.mutable_link()); }),
+            "prepared.link");
   }
   Refused(DecodeAltered<pb::RoundReport>(replies[1], &Reply::mutable_report,
                                          [](auto& m) { m.set_tokens(kMaxRoundTokens + 1); }),

@@ -1,17 +1,17 @@
-#include "core/rounds/traffic_meter.h"
+#include "core/net/traffic_meter.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 
 #include "core/base/hash.h"
 
-namespace gdf::rounds {
+namespace gdf::net {
 namespace {
 
 NodeId Node(int i) { return NodeId(HashBytes("node " + std::to_string(i))); }
 
-net::TrafficCounters Counters(uint64_t sent, uint64_t received) {
-  net::TrafficCounters counters;
+TrafficCounters Counters(uint64_t sent, uint64_t received) {
+  TrafficCounters counters;
   counters.bytes_sent = sent;
   counters.bytes_received = received;
   return counters;
@@ -24,7 +24,7 @@ TEST_CASE("traffic is counted from the job's begin, once, and by node") {
   meter.Read(Node(1), Counters(1100, 530));
   meter.Read(Node(2), Counters(7, 7));  // came later: counts from now
   meter.Read(Node(2), Counters(10, 8));
-  const net::TrafficCounters passed = meter.Take();
+  const TrafficCounters passed = meter.Take();
   CHECK(passed.bytes_sent == 103);
   CHECK(passed.bytes_received == 31);
   CHECK(meter.Take().bytes_sent == 0);
@@ -34,4 +34,4 @@ TEST_CASE("traffic is counted from the job's begin, once, and by node") {
 }
 
 }  // namespace
-}  // namespace gdf::rounds
+}  // namespace gdf::net

@@ -1,8 +1,8 @@
-#include "core/rounds/traffic_meter.h"
+#include "core/net/traffic_meter.h"
 
 #include <cstdint>
 
-namespace gdf::rounds {
+namespace gdf::net {
 namespace {
 
 // A counter that is lower than before began again from zero.
@@ -10,7 +10,7 @@ uint64_t Since(uint64_t before, uint64_t now) { return now >= before ? now - bef
 
 }  // namespace
 
-void TrafficMeter::Read(const NodeId& node, const net::TrafficCounters& now) {
+void TrafficMeter::Read(const NodeId& node, const TrafficCounters& now) {
   const auto [last, is_new] = last_.try_emplace(node, now);
   if (is_new) return;
   passed_.bytes_sent += Since(last->second.bytes_sent, now.bytes_sent);
@@ -18,4 +18,4 @@ void TrafficMeter::Read(const NodeId& node, const net::TrafficCounters& now) {
   last->second = now;
 }
 
-}  // namespace gdf::rounds
+}  // namespace gdf::net
