@@ -104,4 +104,10 @@ std::string CodecSpec::ToString() const {
                       stochastic ? ":stochastic" : "");
 }
 
+std::vector<CodecSpec> AutoCodecs() {
+  std::vector<CodecSpec> codecs;
+  for (const char* name : {"fp32", "bf16", "int8", "int4"}) codecs.push_back(*CodecSpec::Parse(name));
+  return codecs;
+}
+
 }  // namespace gdf::config

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -53,6 +54,10 @@ struct CodecSpec {
 
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) = default;
 };
+
+// What `auto` in job.yaml stands for: those that keep what a model learns, the most exact first.
+std::vector<CodecSpec> AutoCodecs();
+inline constexpr size_t kMaxCodecs = 8;  // of one job
 
 }  // namespace gdf::config
 

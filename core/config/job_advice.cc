@@ -15,8 +15,9 @@ bool NeedsErrorFeedback(CodecKind kind) {
 std::vector<std::string> Warnings(const JobSpec& spec) {
   std::vector<std::string> warnings;
   const RoundsSpec& rounds = spec.rounds;
-  if (NeedsErrorFeedback(rounds.codec.kind) && !rounds.error_feedback) {
-    warnings.push_back(absl::StrCat("rounds.error_feedback is false, and what codec ", rounds.codec.ToString(),
+  for (const CodecSpec& codec : rounds.codecs) {
+    if (!NeedsErrorFeedback(codec.kind) || rounds.error_feedback) continue;
+    warnings.push_back(absl::StrCat("rounds.error_feedback is false, and what codec ", codec.ToString(),
                                     " leaves out of a round is lost without it: remove the key, or expect a worse model"));
   }
   return warnings;

@@ -164,7 +164,15 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Number("lr", r.outer.lr);
   if (r.outer.optimizer == OuterOptimizer::kNesterov) w->Number("momentum", r.outer.momentum);
   w->Close();
-  w->Plain("codec", r.codec.ToString());
+  std::vector<std::string> codecs;
+  for (const CodecSpec& codec : r.codecs) codecs.push_back(codec.ToString());
+  if (codecs.size() == 1) {
+    w->Plain("codec", codecs[0]);
+  } else if (r.codecs == AutoCodecs()) {
+    w->Plain("codec", "auto");
+  } else {
+    w->List("codec", codecs);
+  }
   w->Bool("error_feedback", r.error_feedback);
   if (r.error_feedback) w->Number("error_feedback_beta", r.error_feedback_beta);
   w->Number("clip_delta_norm", r.clip_delta_norm);

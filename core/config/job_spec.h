@@ -108,8 +108,9 @@ struct OuterSpec {
 struct RoundsSpec {
   int64_t inner_steps = 1;  // H; the last round is shorter when H does not divide steps
   OuterSpec outer;
-  CodecSpec codec = {CodecKind::kInt8, 256};
-  bool error_feedback = true;      // of the codec's loss; always false with fp32
+  // Of several the lead chooses one for each round, the first that is not slower than the others. Not empty.
+  std::vector<CodecSpec> codecs = {{CodecKind::kInt8, 256}};
+  bool error_feedback = true;      // of the codec's loss; always false with fp32 alone
   double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
   int64_t validate_every = 1;      // rounds; also after the last

@@ -357,21 +357,33 @@ class JobParser {
   }
 
   void ReadCodec() {
-    std::string text;
-    rounds_.String("codec", Need::kOptional, &text);
-    if (text.empty()) return;
-    const absl::StatusOr<CodecSpec> codec = CodecSpec::Parse(text);
-    if (codec.ok()) {
-      spec_.rounds.codec = *codec;
-    } else {
-      rounds_.Reject("codec", std::string(codec.status().message()));
+    std::vector<std::string> texts;
+    std::vector<SourceLocation> places;
+    rounds_.Strings("codec", Need::kOptional, &texts, &places);
+    if (texts.empty()) return;
+    std::vector<CodecSpec>& codecs = spec_.rounds.codecs;
+    if (texts == std::vector<std::string>{"auto"}) {
+      codecs = AutoCodecs();
+      return;
     }
+    codecs.clear();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const absl::StatusOr<CodecSpec> codec = CodecSpec::Parse(texts[i]);
+      std::string wrong(codec.status().message());
+      if (codec.ok() && std::find(codecs.begin(), codecs.end(), *codec) != codecs.end()) {
+        wrong = absl::StrFormat("names %s twice", codec->ToString());
+      }
+      if (!wrong.empty()) problems_->Add(places[i], absl::StrFormat("'%s' %s", rounds_.Path("codec"), wrong));
+      if (codec.ok()) codecs.push_back(*codec);
+    }
+    if (codecs.size() > kMaxCodecs) rounds_.Reject("codec", absl::StrFormat("must name at most %d codecs", kMaxCodecs));
   }
 
   // DESIGN: beta = 1 with outer Nesterov, or beta < 1 with plain outer SGD, never both.
   void ReadErrorFeedback() {
     RoundsSpec& r = spec_.rounds;
-    const bool lossless = r.codec.kind == CodecKind::kFp32;
+    const bool lossless = std::all_of(r.codecs.begin(), r.codecs.end(),
+                                      [](const CodecSpec& codec) { return codec.kind == CodecKind::kFp32; });
     r.error_feedback = !lossless;
     rounds_.Bool("error_feedback", Need::kOptional, &r.error_feedback);
     if (lossless && r.error_feedback) {

@@ -6,6 +6,9 @@
 namespace gdf::exchange {
 namespace {
 
+// Of an exchange that moves less, latency decides how long it takes, not the link.
+constexpr uint64_t kTellingBytes = uint64_t{64} << 10;
+
 uint64_t Rate(uint64_t bytes, absl::Duration took) {
   const double rate = static_cast<double>(bytes) / absl::ToDoubleSeconds(took);
   return static_cast<uint64_t>(std::min(rate, static_cast<double>(wire::kMaxRate)));
@@ -29,14 +32,18 @@ void LinkMeter::Read() {
 void LinkMeter::EndWindow(absl::Duration now) {
   Read();
   had_window_ = true;
-  Take(traffic_.Take(), now - std::exchange(window_begin_, now));
+  const net::TrafficCounters passed = traffic_.Take();
+  passed_ += passed.bytes_sent + passed.bytes_received;
+  Take(passed, now - std::exchange(window_begin_, now));
 }
 
 wire::LinkFigures LinkMeter::Finish(absl::Duration now) {
   // In an exchange that is shorter than a window nothing arrives in the first half of a round trip, or leaves in the last.
   const absl::Duration took = now - window_begin_;
   Read();
-  if (!had_window_) Take(traffic_.Take(), std::max(took - figures_.rtt, took / 4));
+  const net::TrafficCounters rest = traffic_.Take();
+  if (!had_window_) Take(rest, std::max(took - figures_.rtt, took / 4));
+  if (passed_ + rest.bytes_sent + rest.bytes_received < kTellingBytes) figures_.up_bytes_per_sec = figures_.down_bytes_per_sec = 0;
   return figures_;
 }
 

@@ -40,6 +40,7 @@ class LinkMeter {
   net::TrafficMeter traffic_;
   absl::Duration window_begin_;
   bool had_window_ = false;
+  uint64_t passed_ = 0;  // in windows, both ways
   wire::LinkFigures figures_;
 };
 

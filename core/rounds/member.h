@@ -31,6 +31,7 @@ struct Training {
   bool finished = false;
   absl::Status status;        // of this node's worker
   wire::RoundReport report;   // when OK
+  uint32_t codec = 0;         // which of the job's packs it
   Buffer packed;              // empty when refused
   std::vector<OneShot<bool>> waiters;
 };
@@ -57,7 +58,9 @@ class JobMember::Impl {
   const std::optional<wire::Commit>& commit() const { return commit_; }
   // What leads on this node have learned; it outlives their epochs.
   schedule::ExchangeTuner& tuner() { return tuner_; }
-  const config::CodecSpec& codec() const { return codec_->spec(); }
+  // Of the job's, in its order.
+  const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
+  absl::Status CheckCodec(uint32_t index) const;
   // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
   absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
@@ -126,7 +129,7 @@ class JobMember::Impl {
   void ReadTraffic();
 
   RoundEnv env_;
-  std::shared_ptr<const compress::Codec> codec_;
+  std::vector<std::shared_ptr<const compress::Codec>> codecs_;  // of the job
   aggregate::OuterSgd outer_;
   exchange::Exchange exchange_;
   schedule::ExchangeTuner tuner_;
@@ -135,7 +138,8 @@ class JobMember::Impl {
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0
   OuterStateDraft shadow_;                 // what an exchange or a sync made of state_
   wire::RoundTag shadow_tag_;              // of the exchange that made it
-  std::vector<wire::Contribution> shadow_contributions_;  // to that exchange's mean
+  std::vector<wire::Contribution> shadow_contributions_;
+  uint32_t shadow_codec_ = 0;  // to that exchange's mean
   wire::Prepared shadow_reply_;
   std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
   std::shared_ptr<Training> training_;

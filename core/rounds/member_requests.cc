@@ -113,6 +113,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter ente
 absl::Status JobMember::Impl::CheckCommit(const wire::Commit& commit) const {
   absl::StatusOr<std::vector<NodeId>> members = env_.coordinator.MembersOf(env_.job, commit.receipt.tag.epoch);
   GDF_RETURN_IF_ERROR(Annotate(members.status(), "a commit"));
+  GDF_RETURN_IF_ERROR(CheckCodec(commit.receipt.next_codec));
   return VerifyCommit(commit, env_.job, env_.submission, *members);
 }
 
@@ -179,7 +180,12 @@ absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
     return absl::InvalidArgumentError(absl::StrCat("the plan's steps ", plan.from_step, " to ", plan.until_step,
                                                    " are not those of round ", round, " of the job"));
   }
-  return absl::OkStatus();
+  return CheckCodec(plan.codec);
+}
+
+absl::Status JobMember::Impl::CheckCodec(uint32_t index) const {
+  if (index < codecs_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the job has ", codecs_.size(), " codecs, no codec ", index));
 }
 
 // A plan says that the lead has brought a majority to one state.
@@ -196,11 +202,13 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan p
   GDF_CO_RETURN_IF_ERROR(CheckPlan(plan));
   co_await Establish();
   const bool known = training_ && training_->round == plan.tag.round && training_->start_theta == plan.start_theta &&
+                     training_->codec == plan.codec &&
                      (!training_->finished || training_->status.ok());
   if (!known) {
     training_ = std::make_shared<Training>();
     training_->round = plan.tag.round;
     training_->start_theta = plan.start_theta;
+    training_->codec = plan.codec;
     training_->begun = env_.executor.clock().Monotonic();
     scope_.Spawn(Train(training_, plan));
   }
@@ -234,8 +242,10 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   const auto me = std::find_if(start.members.begin(), start.members.end(),
                                [&](const wire::Contribution& c) { return c.node == self; });
   if (me == start.members.end()) co_return absl::InvalidArgumentError("the exchange does not name this node");
+  GDF_CO_RETURN_IF_ERROR(CheckCodec(start.codec));
   const bool trained = training_ && training_->finished && training_->status.ok() &&
                        training_->round == start.tag.round && training_->start_theta == state_->id.theta &&
+                       training_->codec == start.codec &&
                        !training_->packed.empty();
   if (me->tokens > 0 && (!trained || training_->report.tokens != me->tokens)) {
     co_return absl::FailedPreconditionError(absl::StrCat("this node holds no delta of ", me->tokens, " tokens for round ",
@@ -246,6 +256,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   wire::Prepared prepared;
   prepared.tag = start.tag;
   std::vector<wire::Contribution> contributions = wire::Contributing(start.members);
+  const uint32_t codec = start.codec;
   absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
   if (!shadow.ok()) {
     prepared.failure = std::string(shadow.status().message());
@@ -260,6 +271,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   shadow_ = *std::move(shadow);
   shadow_tag_ = prepared.tag;
   shadow_contributions_ = std::move(contributions);
+  shadow_codec_ = codec;
   prepared_.reset();
   prepared.result = shadow_->id;
   shadow_reply_ = prepared;
@@ -279,10 +291,15 @@ absl::Status JobMember::Impl::CheckReceipt(const wire::Receipt& receipt) const {
     return absl::FailedPreconditionError(
         absl::StrCat("this node's result of ", RoundName(receipt.tag.round), " is not the receipt's"));
   }
+  GDF_RETURN_IF_ERROR(CheckCodec(receipt.next_codec));
   // Another lead may finish a round under its own tag; whoever signed it first has checked it here.
   if (receipt.tag == shadow_tag_ && receipt.contributions != shadow_contributions_) {
     return absl::InvalidArgumentError(absl::StrCat("the receipt of ", receipt.tag.ToString(),
                                                    " names other contributions than its exchange had"));
+  }
+  if (receipt.tag == shadow_tag_ && receipt.codec != shadow_codec_) {
+    return absl::InvalidArgumentError(absl::StrCat("the receipt of ", receipt.tag.ToString(),
+                                                   " names another codec than its exchange had"));
   }
   for (const wire::Contribution& c : receipt.contributions) {
     const bool mine = c.node == env_.transport.self() && c.tokens > 0;

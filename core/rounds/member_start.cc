@@ -37,7 +37,7 @@ JobMember::Impl::Impl(RoundEnv env)
     : env_(std::move(env)),
       outer_(OuterOf(env_.spec.rounds.outer)),
       exchange_({env_.executor, env_.pool, env_.transport, env_.job}),
-      tuner_({env_.spec.rounds.codec}, env_.loaded.layout.num_params()),
+      tuner_(env_.spec.rounds.codecs, env_.loaded.layout.num_params()),
       end_(env_.executor),
       state_lock_(env_.executor),
       exchange_lock_(env_.executor),
@@ -65,9 +65,10 @@ JobProgress JobMember::Impl::progress() const {
 
 Task<absl::Status> JobMember::Impl::Start() {
   GDF_CO_RETURN_IF_ERROR(Annotate(outer_.Validate(), "rounds.outer"));
-  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec,
-                          compress::Codec::Create(env_.spec.rounds.codec));
-  codec_ = std::move(codec);
+  for (const config::CodecSpec& spec : env_.spec.rounds.codecs) {
+    GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(spec));
+    codecs_.push_back(std::move(codec));
+  }
   const absl::Status restored = co_await Restore();
   GDF_CO_RETURN_IF_ERROR(restored);
   last_heard_ = env_.executor.clock().Monotonic();

@@ -31,11 +31,12 @@ Task<absl::Status> RoundLead::RunRound() {
   GDF_CO_RETURN_IF_ERROR(trained.status());
   absl::StatusOr<Combined> combined = co_await Combine(*trained);  // 7, 9: exchange, mean, outer step in the shadow
   GDF_CO_RETURN_IF_ERROR(combined.status());
+  Learn(*trained, *combined);
+  combined->receipt.next_codec = ChooseCodec();
   absl::StatusOr<wire::Commit> commit = co_await Sign(combined->receipt);  // a majority persists and signs
   GDF_CO_RETURN_IF_ERROR(commit.status());
   const absl::Status committed = co_await Commit(*commit);  // 10, 8: the shadow becomes θ_t+1, residuals are settled
   GDF_CO_RETURN_IF_ERROR(committed);
-  Learn(*trained, *combined);
   Summarise(*trained, *combined, Now() - begin);
   co_return absl::OkStatus();
 }
@@ -87,7 +88,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
 
   train::EmitRequest emit;
   emit.round = training.round;
-  emit.codec = codec_->spec();
+  emit.codec = codec(training.codec).spec();
   emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
   emit.max_norm = env_.spec.rounds.clip_delta_norm;
   emit.rounding_seed = RoundingSeed(env_.spec, training.round, plan.member_index);
@@ -98,9 +99,9 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   GDF_CO_RETURN_IF_ERROR(emitted.status());
   unsettled_ = training.round;
-  if (emitted->packed.size() != codec_->PackedSize(env_.loaded.layout.num_params())) {
-    co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ",
-                                               codec_->PackedSize(env_.loaded.layout.num_params())));
+  const uint64_t expected = codec(training.codec).PackedSize(env_.loaded.layout.num_params());
+  if (emitted->packed.size() != expected) {
+    co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ", expected));
   }
   report.delta_norm = emitted->norm;
   report.compress_seconds = absl::ToDoubleSeconds(emitted->compute);
@@ -138,7 +139,7 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   request.resumes = start.resumes;
   request.lost = start.lost;
   request.shares = start.shares;
-  request.codec = codec_;
+  request.codec = codecs_[start.codec];
   request.num_params = env_.loaded.layout.num_params();
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
   request.deadline = start.deadline;

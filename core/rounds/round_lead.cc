@@ -254,6 +254,7 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
       std::find(epoch_.members.begin(), epoch_.members.end(), node) - epoch_.members.begin());
   plan.num_members = static_cast<uint32_t>(epoch_.members.size());
   plan.cursor = position_.cursor;
+  plan.codec = Codec();
   plan.deadline = env_.spec.rounds.round_deadline;
   Reply reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
   if (absl::IsFailedPrecondition(reply.status()) && node != env_.transport.self()) {
@@ -274,6 +275,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   wire::ExchangeStart start;  // later attempts go on with what members hold of the first one
   for (const NodeId& node : Alive()) start.members.push_back({node, 0});
   start.shares = member_.tuner().DealShares(Alive());
+  start.codec = Codec();
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());
@@ -380,6 +382,7 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     combined.receipt.contributions = wire::Contributing(members);
     combined.receipt.start_theta = position_.theta;
     combined.receipt.result = {position_.round.next(), digests.first, digests.second, position_.cursor};
+    combined.receipt.codec = Codec();
     combined.prepared = agreeing;
     return std::optional<Combined>(std::move(combined));
   }
@@ -451,12 +454,29 @@ void RoundLead::Learn(const Trained& trained, const Combined& combined) {
   for (const auto& [node, prepared] : combined.prepared) {
     const auto report = trained.reports.find(node);
     const double packing = report == trained.reports.end() ? 0 : report->second.compress_seconds;
-    member_.tuner().Learn(node, member_.codec(), absl::Seconds(packing), prepared.link);
+    member_.tuner().Learn(node, env_.spec.rounds.codecs[combined.receipt.codec], absl::Seconds(packing), prepared.link);
     Log(LogLevel::kDebug, "link",
         {{"tag", combined.receipt.tag.ToString()}, {"node", node.Short()},
          {"up", HumanBytes(prepared.link.up_bytes_per_sec)}, {"down", HumanBytes(prepared.link.down_bytes_per_sec)},
          {"rtt", HumanDuration(prepared.link.rtt)}});
   }
+}
+
+// The commit before says it, so that whoever leads the round has members keep what they packed. The first round goes by
+// the last codec, the smallest as a rule: links are not known.
+uint32_t RoundLead::Codec() const {
+  return commit_ ? commit_->receipt.next_codec : static_cast<uint32_t>(env_.spec.rounds.codecs.size() - 1);
+}
+
+uint32_t RoundLead::ChooseCodec() {
+  const std::vector<config::CodecSpec>& codecs = env_.spec.rounds.codecs;
+  const config::CodecSpec& now = codecs[Codec()];
+  const config::CodecSpec next = member_.tuner().ChooseCodec(Alive(), now);
+  if (next != now) {
+    member_.Event(wire::Severity::kInfo, absl::StrCat("from ", RoundName(position_.round.next()), " on deltas go by codec ",
+                                                      next.ToString(), " instead of ", now.ToString(), ", as the links are"));
+  }
+  return static_cast<uint32_t>(std::find(codecs.begin(), codecs.end(), next) - codecs.begin());
 }
 
 RoundLead::Summary RoundLead::SummaryOf(const wire::Receipt& receipt) const {

@@ -74,6 +74,8 @@ class RoundLead {
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
+  uint32_t Codec() const;  // of the round that follows position_: which of the job's
+  uint32_t ChooseCodec();  // of the one after
   // What members tell of links and codecs, for the rounds after this one.
   void Learn(const Trained& trained, const Combined& combined);
   // What the receipt itself says of its round.

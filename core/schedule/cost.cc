@@ -65,6 +65,26 @@ std::unique_ptr<compress::Codec> MakeCodec(const config::CodecSpec& spec) {
   return *std::move(codec);
 }
 
+// Of several codecs the one that has a node send most: a job that chooses may come to use it.
+struct LargestPacked {
+  uint64_t bytes = 0;
+  Form form = Form::kDirect;
+};
+LargestPacked Largest(const std::vector<config::CodecSpec>& codecs, uint64_t num_values, uint64_t nodes) {
+  LargestPacked largest;
+  double most = -1;
+  for (const config::CodecSpec& spec : codecs) {
+    const std::unique_ptr<compress::Codec> codec = MakeCodec(spec);
+    const uint64_t bytes = codec->PackedSize(num_values);
+    const Form form = codec->is_dense() ? Form::kDirect : Form::kAllGather;
+    const double moved = BytesMoved(form, static_cast<double>(bytes), nodes, 1.0 / static_cast<double>(nodes));
+    if (moved <= most) continue;
+    most = moved;
+    largest = {bytes, form};
+  }
+  return largest;
+}
+
 // The dataset as int32 tokens: one a byte at most for char and byte, and text that a trained
 // tokenizer cuts into less than three bytes a token is rare.
 uint64_t TokenBytes(const CostInput& in) {
@@ -172,16 +192,16 @@ Cost EstimateCost(const CostInput& input) {
                              static_cast<double>(spec.data.sequence_length);
   cost.tokens = node_tokens * static_cast<double>(n);
 
-  const std::unique_ptr<compress::Codec> codec = MakeCodec(spec.rounds.codec);
-  const uint64_t packed = codec->PackedSize(U(cost.num_parameters));
-  const Form form = codec->is_dense() ? Form::kDirect : Form::kAllGather;
+  const LargestPacked largest = Largest(spec.rounds.codecs, U(cost.num_parameters), n);
+  const uint64_t packed = largest.bytes;
+  const Form form = largest.form;
   const auto packed_bytes = static_cast<double>(packed);
   cost.upload_bytes_per_round = static_cast<uint64_t>(
       BytesMoved(form, packed_bytes, n, 1.0 / static_cast<double>(n)) + 0.5);
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
-  EstimateMemory(input, {packed, codec->is_dense() ? (n - 1) * packed / n : (n - 1) * packed},
+  EstimateMemory(input, {packed, form == Form::kDirect ? (n - 1) * packed / n : (n - 1) * packed},
                  &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {

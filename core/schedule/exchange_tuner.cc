@@ -46,6 +46,10 @@ bool ExchangeTuner::Known(absl::Span<const NodeId> members) const {
          });
 }
 
+bool ExchangeTuner::Told(absl::Span<const NodeId> members) const {
+  return Known(members) || (members.size() > 1 && LoadOf(members).rtt > absl::ZeroDuration());
+}
+
 ExchangeLoad ExchangeTuner::LoadOf(absl::Span<const NodeId> members) const {
   ExchangeLoad load;
   load.num_values = static_cast<double>(num_values_);
@@ -80,7 +84,7 @@ ExchangeTuner::Coding ExchangeTuner::CodingOf(absl::Span<const NodeId> members, 
 }
 
 absl::Duration ExchangeTuner::Predict(absl::Span<const NodeId> members, const config::CodecSpec& codec) const {
-  if (!Known(members)) return absl::ZeroDuration();
+  if (!Told(members)) return absl::ZeroDuration();
   const absl::StatusOr<std::unique_ptr<compress::Codec>> made = compress::Codec::Create(codec);
   GDF_CHECK(made.ok());
   const Coding coding = CodingOf(members, codec.ToString());
@@ -99,7 +103,7 @@ absl::Duration ExchangeTuner::Predict(absl::Span<const NodeId> members, const co
 config::CodecSpec ExchangeTuner::ChooseCodec(absl::Span<const NodeId> members,
                                              const config::CodecSpec& current) const {
   if (codecs_.size() == 1) return codecs_[0];
-  if (!Known(members)) return current;
+  if (!Told(members)) return current;
   std::vector<absl::Duration> times;
   for (const config::CodecSpec& codec : codecs_) times.push_back(Predict(members, codec));
   const absl::Duration soonest = *std::min_element(times.begin(), times.end());

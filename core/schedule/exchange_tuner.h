@@ -56,7 +56,8 @@ class ExchangeTuner {
     std::map<std::string, Coding> by_codec;
   };
 
-  bool Known(absl::Span<const NodeId> members) const;
+  bool Known(absl::Span<const NodeId> members) const;  // the rate of a link
+  bool Told(absl::Span<const NodeId> members) const;   // anything of an exchange: what is not known of it was no matter
   ExchangeLoad LoadOf(absl::Span<const NodeId> members) const;  // without what the codec says
   // Of the slowest member; of the fastest codec where this one was not used yet, so that it is tried.
   Coding CodingOf(absl::Span<const NodeId> members, const std::string& codec) const;

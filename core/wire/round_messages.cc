@@ -99,6 +99,12 @@ absl::Status GetContributions(const google::protobuf::RepeatedPtrField<pb::Contr
   return absl::OkStatus();
 }
 
+absl::Status GetCodec(const char* field, uint32_t in, uint32_t* out) {
+  if (in >= kMaxRoundCodecs) return Bad(field, "is out of range");
+  *out = in;
+  return absl::OkStatus();
+}
+
 absl::Status Get(const pb::Receipt& in, Receipt* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(GetNodes("receipt.voters", in.voters(), &out->voters));
@@ -108,7 +114,8 @@ absl::Status Get(const pb::Receipt& in, Receipt* out) {
   if (out->result.round != out->tag.round.next())
     return Bad("receipt.result", "is not of the next round");
   if (out->voters.empty()) return Bad("receipt.voters", "are missing");
-  return absl::OkStatus();
+  GDF_RETURN_IF_ERROR(GetCodec("receipt.codec", in.codec(), &out->codec));
+  return GetCodec("receipt.next_codec", in.next_codec(), &out->next_codec);
 }
 
 absl::Status Get(const pb::NodeSignature& in, NodeSignature* out) {
@@ -178,6 +185,7 @@ absl::Status Get(const pb::RoundPlan& in, RoundPlan* out) {
   if (out->num_members > kMaxRoundMembers || out->member_index >= out->num_members) {
     return Bad("plan.member_index", "is out of range");
   }
+  GDF_RETURN_IF_ERROR(GetCodec("plan.codec", in.codec(), &out->codec));
   GDF_RETURN_IF_ERROR(Get(in.cursor(), &out->cursor));
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
@@ -212,6 +220,7 @@ absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
     if (it->tokens != 0) return Bad("exchange.lost", "names a node with tokens");
   }
   GDF_RETURN_IF_ERROR(GetShares(in.shares(), out->members.size(), &out->shares));
+  GDF_RETURN_IF_ERROR(GetCodec("exchange.codec", in.codec(), &out->codec));
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 

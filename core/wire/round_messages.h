@@ -21,6 +21,7 @@
 namespace gdf::wire {
 
 inline constexpr size_t kMaxRoundMembers = 1024;
+inline constexpr uint32_t kMaxRoundCodecs = 64;  // of a job
 inline constexpr size_t kMaxHeldBytes = 65536;  // one bit for a MiB of float32: 2^37 parameters
 inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in one round: its weight
 inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
@@ -81,6 +82,8 @@ struct Receipt {
   std::vector<Contribution> contributions;
   Digest start_theta;
   StateId result;  // result.round == tag.round + 1
+  uint32_t codec = 0;       // that packed the contributions: which of the job's
+  uint32_t next_codec = 0;  // and which packs those of the next round
   bool operator==(const Receipt&) const = default;
   // SHA-256 over a fixed layout of all fields: what members sign.
   Digest SigningDigest() const;
@@ -130,6 +133,7 @@ struct RoundPlan {
   uint32_t num_members = 1;
   DataCursor cursor;
   absl::Duration deadline;  // from its arrival
+  uint32_t codec = 0;       // which of the job's
   bool operator==(const RoundPlan&) const = default;
 };
 
@@ -144,6 +148,7 @@ struct ExchangeStart {
   std::vector<NodeId> lost = {};  // of `members`, in the order of their loss; without tokens
   // Of the delta, by member: kSharesWhole in all, none above twice an equal one. Empty: equal.
   std::vector<uint32_t> shares = {};
+  uint32_t codec = 0;  // which of the job's
   bool operator==(const ExchangeStart&) const = default;
 };
 

@@ -47,6 +47,8 @@ void Put(const Receipt& receipt, pb::Receipt* out) {
   for (const Contribution& c : receipt.contributions) Put(c, out->add_contributions());
   Put(receipt.start_theta, out->mutable_start_theta());
   Put(receipt.result, out->mutable_result());
+  out->set_codec(receipt.codec);
+  out->set_next_codec(receipt.next_codec);
 }
 
 void Put(const NodeSignature& signature, pb::NodeSignature* out) {
@@ -83,6 +85,7 @@ struct RequestWriter {
     plan->set_member_index(in.member_index);
     plan->set_num_members(in.num_members);
     Put(in.cursor, plan->mutable_cursor());
+    plan->set_codec(in.codec);
     plan->set_deadline_us(absl::ToInt64Microseconds(in.deadline));
   }
   void operator()(const ExchangeStart& in) {
@@ -93,6 +96,7 @@ struct RequestWriter {
     start->set_resumes(in.resumes);
     for (const NodeId& node : in.lost) Put(node, start->add_lost());
     for (const uint32_t share : in.shares) start->add_shares(share);
+    start->set_codec(in.codec);
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {

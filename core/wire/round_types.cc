@@ -30,7 +30,7 @@ bool Receipt::Contributed(const NodeId& node) const {
 
 Digest Receipt::SigningDigest() const {
   Sha256 hash;
-  hash.Update("gdf receipt v1");
+  hash.Update("gdf receipt v2");
   hash.UpdateU64(tag.job.value).UpdateU64(tag.epoch.value).UpdateU64(tag.round.value);
   hash.UpdateU64(tag.attempt).UpdateU64(voters.size());
   for (const NodeId& node : voters) hash.Update(node.digest().span());
@@ -40,6 +40,7 @@ Digest Receipt::SigningDigest() const {
   hash.Update(result.theta.span()).Update(result.momentum.span());
   hash.UpdateU64(static_cast<uint64_t>(result.cursor.epoch));
   hash.UpdateU64(static_cast<uint64_t>(result.cursor.position));
+  hash.UpdateU64(codec).UpdateU64(next_codec);
   return hash.Finish();
 }
 

@@ -383,7 +383,7 @@ SessionServer::Reply SessionServer::Restore(Message& request) {
 absl::Status SessionServer::RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece) {
   if (!feedback_) {
     train::EmitRequest codec;
-    codec.codec = job_->spec().rounds.codec;
+    codec.codec = job_->spec().rounds.codecs.front();
     GDF_RETURN_IF_ERROR(UseCodec(codec));
   }
   emitted_.reset();

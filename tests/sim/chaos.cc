@@ -23,7 +23,8 @@ JobOptions RandomJob(SeededRng& rng) {
   options.rounds = 2 + static_cast<int64_t>(rng.Below(5));
   options.inner_steps = 1 + static_cast<int64_t>(rng.Below(8));
   options.num_params = kSizes[rng.Below(6)];
-  options.codec = codecs[rng.Below(5)];
+  options.codecs = {codecs[rng.Below(5)]};
+  if (rng.Below(3) == 0) options.codecs = {codecs[0], codecs[1 + rng.Below(4)]};  // the lead chooses
   options.network.max_delay = absl::Milliseconds(10 + static_cast<int64_t>(rng.Below(200)));
   return options;
 }
@@ -145,7 +146,7 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps; ", options.num_params, " parameters as ",
-                     options.codec.ToString()));
+                     options.codecs.back().ToString()));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

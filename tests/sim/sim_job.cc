@@ -26,8 +26,8 @@ config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   spec.rounds.inner_steps = options.inner_steps;
   spec.rounds.outer.lr = 0.7;
   spec.rounds.outer.momentum = 0.9;
-  spec.rounds.codec = options.codec;
-  spec.rounds.error_feedback = options.codec.kind != config::CodecKind::kFp32;
+  spec.rounds.codecs = options.codecs;
+  spec.rounds.error_feedback = options.codecs.back().kind != config::CodecKind::kFp32;
   spec.rounds.round_deadline = options.round_deadline;
   spec.nodes.min = options.min_nodes;
   spec.nodes.max = options.nodes;
@@ -418,8 +418,8 @@ std::string SimJob::CheckRound(const CommittedRound& before, const CommittedRoun
 // The arithmetic of docs/formats/round-messages.md, written out: no shards, no exchange.
 bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& round,
                         const std::vector<Buffer>& packed) const {
-  const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(options_.codec);
   const wire::Receipt& receipt = round.commit->receipt;
+  const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(options_.codecs[receipt.codec]);
   const size_t n = options_.num_params;
   std::vector<float> mean(n);
   std::vector<float> decoded(n);

@@ -32,7 +32,7 @@ struct JobOptions {
   int64_t rounds = 3;
   int64_t inner_steps = 4;
   uint64_t num_params = 1000;
-  config::CodecSpec codec = {config::CodecKind::kInt8, 64};
+  std::vector<config::CodecSpec> codecs = {{config::CodecKind::kInt8, 64}};
   int64_t checkpoint_every = 1;
   absl::Duration round_deadline = absl::Minutes(2);
   NetworkOptions network = {};

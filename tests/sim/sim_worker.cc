@@ -133,14 +133,17 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("emit"));
   if (applied_ != request.round || !reference_ || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
+  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(request.codec));
+  const compress::ErrorFeedbackOptions feedback_options{static_cast<float>(request.beta), request.max_norm};
   if (!feedback_) {
-    GDF_CO_ASSIGN_OR_RETURN(codec_, compress::Codec::Create(request.codec));
     GDF_CO_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
-                            compress::ErrorFeedback::Create(options_.num_params, codec_.get(),
-                                                            {static_cast<float>(request.beta), request.max_norm}));
+                            compress::ErrorFeedback::Create(options_.num_params, codec.get(), feedback_options));
     feedback_ = std::move(feedback);
     GDF_CO_RETURN_IF_ERROR(feedback_->Restore(0, residual_));
+  } else {
+    GDF_CO_RETURN_IF_ERROR(feedback_->Use(codec.get(), feedback_options));
   }
+  codec_ = std::move(codec);
   std::vector<float> delta(theta_.size());
   for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*reference_)[i] - theta_[i];
   std::vector<uint8_t> packed(codec_->PackedSize(delta.size()));

@@ -49,6 +49,15 @@ void CheckRound(const Json& round, size_t number, uint64_t nodes) {
 
 }  // namespace
 
+TEST_CASE("a job with codec auto goes by what the links allow, and says so") {
+  Cluster cluster(2);
+  const std::string id = cluster.Submit(cluster.node(0), {.rounds = 5, .nodes_min = 2, .set = {"rounds.codec=auto"}});
+  JobLog log(cluster.node(0), id);
+  const Json job = log.AwaitEnd();
+  REQUIRE(job["phase"] == "succeeded");
+  CHECK(log.HasEvent("on deltas go by codec fp32 instead of int4:128"));
+}
+
 TEST_CASE("four nodes train one model from the submission to the export") {
   Cluster cluster(4);
   std::vector<std::string> submit = cluster.JobArguments(

@@ -107,11 +107,34 @@ TEST_CASE("char-gpt.yaml is the published nanoGPT recipe") {
   CHECK(spec.train.optimizer.weight_decay == 0.1);
   CHECK(spec.data.tokenizer == TokenizerKind::kChar);
   CHECK(spec.data.validation_fraction == 0.1);
-  CHECK(spec.rounds.codec == CodecSpec{CodecKind::kInt8, 256});
+  CHECK(spec.rounds.codecs == std::vector{CodecSpec{CodecKind::kInt8, 256}});
   CHECK(spec.rounds.error_feedback);
   CHECK(spec.rounds.outer == OuterSpec{OuterOptimizer::kNesterov, 0.7, 0.9});
   CHECK(spec.nodes.min == 4);
   CHECK(spec.nodes.max == 4);
+}
+
+TEST_CASE("a job has one codec, several in the order of preference, or those of auto") {
+  const std::string text = ReadFile(std::string(GDF_SOURCE_DIR) + "/configs/examples/char-gpt.yaml");
+  const auto with = [&](const std::string& codec) {
+    std::string changed = text;
+    const size_t at = changed.find("codec: int8");
+    REQUIRE(at != std::string::npos);
+    return changed.replace(at, 11, "codec: " + codec);
+  };
+  const auto parsed = [](const std::string& yaml) { return Parse(yaml, "job.yaml"); };
+  const JobSpec several = parsed(with("[bf16, int8]"));
+  CHECK(several.rounds.codecs == std::vector{CodecSpec{CodecKind::kBf16}, CodecSpec{CodecKind::kInt8, 256}});
+  CHECK(parsed(ToYaml(several)) == several);
+  CHECK(parsed(with("auto")).rounds.codecs == AutoCodecs());
+  CHECK(ToYaml(parsed(with("auto"))).find("codec: auto\n") != std::string::npos);
+  CHECK(parsed(with("auto")).rounds.error_feedback);
+  const auto wrong = [&](const std::string& codec) {
+    return std::string(ParseJobSpec(with(codec), "job.yaml").status().message());
+  };
+  CHECK(wrong("[bf16, bf16]").find("'rounds.codec' names bf16 twice") != std::string::npos);
+  CHECK(wrong("[bf16, auto]").find("'rounds.codec' must be one of fp32") != std::string::npos);
+  CHECK(wrong("[]") != "");
 }
 
 TEST_CASE("defaults that follow from other keys") {

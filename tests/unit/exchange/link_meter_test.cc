@@ -28,16 +28,16 @@ TEST_CASE("a link's rate is that of the busiest window, each direction for itsel
   kernel.counters[TestId(2)].rtt = absl::Milliseconds(70);
   LinkMeter meter = kernel.Meter(2, absl::Seconds(5));
   kernel.counters[TestId(1)].rtt = absl::Milliseconds(900);  // behind full queues
-  kernel.Pass(1, 1000, 10);
-  kernel.Pass(2, 3000, 20);
+  kernel.Pass(1, 100'000, 1000);
+  kernel.Pass(2, 300'000, 2000);
   kernel.Pass(3, 9'000'000, 9'000'000);  // no member
   meter.EndWindow(absl::Seconds(5.2));
-  kernel.Pass(1, 100, 2000);
+  kernel.Pass(1, 10'000, 200'000);
   meter.EndWindow(absl::Seconds(5.4));
-  kernel.Pass(1, 100'000, 100'000);  // in no whole window
+  kernel.Pass(1, 10'000'000, 10'000'000);  // in no whole window
   const wire::LinkFigures figures = meter.Finish(absl::Seconds(5.41));
-  CHECK(figures.up_bytes_per_sec == 20'000);    // 4000 in 0.2 s
-  CHECK(figures.down_bytes_per_sec == 10'000);  // 2000 in 0.2 s
+  CHECK(figures.up_bytes_per_sec == 2'000'000);    // 400'000 in 0.2 s
+  CHECK(figures.down_bytes_per_sec == 1'000'000);  // 200'000 in 0.2 s
   CHECK(figures.rtt == absl::Milliseconds(70));
   CHECK(figures.values_per_sec == 0);
 }
@@ -46,13 +46,18 @@ TEST_CASE("an exchange shorter than a window counts without the round trip that 
   Kernel kernel;
   kernel.counters[TestId(1)].rtt = absl::Milliseconds(50);
   LinkMeter meter = kernel.Meter(1, absl::Seconds(1));
-  kernel.Pass(1, 5000, 2500);
+  kernel.Pass(1, 50'000, 25'000);
   const wire::LinkFigures figures = meter.Finish(absl::Seconds(1.1));
-  CHECK(figures.up_bytes_per_sec == 100'000);
-  CHECK(figures.down_bytes_per_sec == 50'000);
+  CHECK(figures.up_bytes_per_sec == 1'000'000);
+  CHECK(figures.down_bytes_per_sec == 500'000);
   LinkMeter shorter = kernel.Meter(1, absl::Seconds(2));
-  kernel.Pass(1, 5000, 0);
-  CHECK(shorter.Finish(absl::Seconds(2.04)).up_bytes_per_sec == 500'000);  // in a quarter of it
+  kernel.Pass(1, 100'000, 0);
+  CHECK(shorter.Finish(absl::Seconds(2.04)).up_bytes_per_sec == 10'000'000);  // in a quarter of it
+  LinkMeter small = kernel.Meter(1, absl::Seconds(3));
+  kernel.Pass(1, 30'000, 30'000);
+  const wire::LinkFigures little = small.Finish(absl::Seconds(3.1));  // says nothing of the link
+  CHECK(little.up_bytes_per_sec + little.down_bytes_per_sec == 0);
+  CHECK(little.rtt == absl::Milliseconds(50));
 }
 
 TEST_CASE("what is told stays within the bounds of the message") {

@@ -257,6 +257,10 @@ TEST_CASE_METHOD(OneMember, "only a receipt of the result that is held here is s
     CHECK(absl::IsInvalidArgument(status));
     CHECK(Says(status, "names other contributions than its exchange had"));
   }
+  SECTION("codecs that the job does not have") {
+    (GENERATE(false, true) ? receipt.codec : receipt.next_codec) = 1;
+    CHECK(absl::IsInvalidArgument(Ask(wire::Propose{receipt}).status()));
+  }
   SECTION("from another node than the lead") {
     CHECK(absl::IsPermissionDenied(Ask(wire::Propose{receipt}, 2).status()));
   }

@@ -70,7 +70,7 @@ class OneMember {
     }
     spec.train.steps = 4;
     spec.rounds.inner_steps = 2;
-    spec.rounds.codec = {config::CodecKind::kFp32, 0};
+    spec.rounds.codecs = {{config::CodecKind::kFp32, 0}};
     spec.rounds.error_feedback = true;
     spec.nodes.min = 1;
     worker_options.num_params = num_params;

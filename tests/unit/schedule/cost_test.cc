@@ -58,19 +58,22 @@ uint64_t Item(const CostSum& sum, const std::string& name) {
 
 TEST_CASE("bytes on the wire of reduce-scatter and all-gather") {
   JobSpec spec = Spec();
-  spec.rounds.codec = {CodecKind::kFp32, 0};
+  spec.rounds.codecs = {{CodecKind::kFp32, 0}};
   CHECK(EstimateCost(Input(&spec, 1)).upload_bytes_per_round == 0);
   CHECK(EstimateCost(Input(&spec, 2)).upload_bytes_per_round == 4 * kParams);
   CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 6 * kParams);  // 2 * 3/4 * 4P
-  spec.rounds.codec = {CodecKind::kBf16, 0};
+  spec.rounds.codecs = {{CodecKind::kBf16, 0}};
   CHECK(EstimateCost(Input(&spec, 4)).download_bytes_per_round == 3 * kParams);
-  spec.rounds.codec = {CodecKind::kInt8, 256};
+  spec.rounds.codecs = {{CodecKind::kInt8, 256}};
   // P + 4 * 3141 scales = 816,660 packed; * 3/2
   CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 1'224'990);
   // 196 chunks of 84 bytes and one of 1280 values: 4 + 16 + 48 + 11; the whole to each of three.
-  spec.rounds.codec = {CodecKind::kTopK2, 0, 64};
+  spec.rounds.codecs = {{CodecKind::kTopK2, 0, 64}};
   CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 3 * 16'543);
-  spec.rounds.codec = {CodecKind::kInt8, 256};
+  // Of several, what the job may come to send.
+  spec.rounds.codecs = config::AutoCodecs();
+  CHECK(EstimateCost(Input(&spec, 4)).upload_bytes_per_round == 6 * kParams);
+  spec.rounds.codecs = {{CodecKind::kInt8, 256}};
 }
 
 TEST_CASE("rounds, tokens and parameters") {

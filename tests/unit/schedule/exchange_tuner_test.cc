@@ -66,6 +66,17 @@ TEST_CASE("of codecs that are as soon done the preferred one is used") {
   CHECK(lead.tuner.ChooseCodec(lead.nodes, kInt4) == kFp32);
 }
 
+TEST_CASE("links that were too fast for an exchange to tell of are no reason for a smaller codec") {
+  Lead lead;
+  lead.Round(kInt4, 0);
+  CHECK(lead.tuner.ChooseCodec(lead.nodes, kInt4) == kFp32);
+  CHECK(lead.tuner.DealShares(lead.nodes).empty());
+  lead.Round(kFp32, 10 * kMbit);
+  CHECK(lead.tuner.ChooseCodec(lead.nodes, kFp32) == kInt4);
+  lead.Round(kInt4, 0);  // what is known stays
+  CHECK(lead.tuner.ChooseCodec(lead.nodes, kInt4) == kInt4);
+}
+
 TEST_CASE("a codec that is slow to code is left for one of more bytes, when that was seen") {
   Lead lead;
   // 1 Gbit/s: int4's 12.75 MB take 0.1 s, int8's 24.4 MB 0.2 s, bf16's 48 MB 0.38 s.

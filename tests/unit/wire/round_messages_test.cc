@@ -322,6 +322,8 @@ TEST_CASE("what is signed of a receipt depends on every field") {
       [](Receipt& r) { r.result.momentum = HashBytes("x"); },
       [](Receipt& r) { r.result.cursor.epoch = 9; },
       [](Receipt& r) { r.result.cursor.position = 9; },
+      [](Receipt& r) { r.codec = 9; },
+      [](Receipt& r) { r.next_codec = 9; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     Receipt changed = ReceiptOf();
