@@ -30,6 +30,8 @@ class Coordinator {
   absl::StatusOr<wire::CommandResult> Propose(wire::Command command) {
     return log_.Propose(std::move(command));
   }
+  // Why the network's record does not go on; OK when it does.
+  const absl::Status& disk_status() const { return log_.disk_status(); }
   // This node and the members connected with it, in order of their ids.
   std::vector<NodeId> Online() const;
   // A member that came with more entries than there were here, as one does when this coordinator

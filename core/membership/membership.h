@@ -80,6 +80,8 @@ class Membership {
   // Follows a coordinator's log right now, or is one.
   bool connected() const { return coordinator() || following_; }
   const absl::Status& last_error() const { return last_error_; }  // why not connected
+  // On a coordinator: Coordinator::disk_status.
+  absl::Status RecordStatus() const { return coordinator_ ? coordinator_->disk_status() : absl::OkStatus(); }
   // On a coordinator: Coordinator::FurthestAhead.
   std::optional<Coordinator::Ahead> FurthestAhead() const {
     return coordinator_ ? coordinator_->FurthestAhead() : std::nullopt;

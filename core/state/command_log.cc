@@ -13,7 +13,9 @@ absl::StatusOr<wire::CommandResult> CommandLog::Propose(wire::Command command) {
   // The calendar may jump back; the log does not.
   command.at_unix_ms = std::max(state_.last_time_unix_ms(), absl::ToUnixMillis(clock_.Now()));
   GDF_RETURN_IF_ERROR(wire::CheckCommand(command));
-  return state_.Append(command);
+  absl::StatusOr<wire::CommandResult> result = state_.Append(command);
+  disk_status_ = result.status();
+  return result;
 }
 
 }  // namespace gdf::state

@@ -26,9 +26,13 @@ class CommandLog {
   // `command.actor` must have been authenticated by the caller.
   absl::StatusOr<wire::CommandResult> Propose(wire::Command command);
 
+  // Why the last command that could be one was not taken by the disk; OK when it was.
+  const absl::Status& disk_status() const { return disk_status_; }
+
  private:
   State& state_;
   const Clock& clock_;
+  absl::Status disk_status_;
 };
 
 }  // namespace gdf::state

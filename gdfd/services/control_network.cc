@@ -81,6 +81,9 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
       const std::string why(node_.membership.last_error().message());
       reply->add_warnings(absl::StrCat("no coordinator: ", names.In(why)));
     }
+    if (const absl::Status recorded = node_.membership.RecordStatus(); !recorded.ok()) {
+      reply->add_warnings(absl::StrCat("nothing is recorded for the network, and jobs only go on as they are: ", recorded.message()));
+    }
     if (const auto ahead = node_.membership.FurthestAhead()) {
       const std::string name = names.Of(ahead->node);
       reply->add_warnings(absl::StrCat(

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -460,6 +461,28 @@ TEST_CASE("what was acknowledged survives kill -9 at any moment, once") {
     REQUIRE(*replayed->StateDigest() == *state->StateDigest());
   }
   CHECK(acknowledged.size() > 20);
+}
+
+TEST_CASE("a disk that takes no more is remembered until it does, and nothing is lost") {
+  Folder folder;
+  World w(*State::Open(folder.db()));
+  w.Found();
+  CHECK(w.log.disk_status().ok());
+  // No file may grow: writing to one fails, as on a full disk.
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{1, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+  const absl::Status refused = w.Do("c", w.Invite("lost", trust::RoleSet::All()));
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  signal(SIGXFSZ, SIG_DFL);
+  CHECK_FALSE(refused.ok());
+  CHECK(w.log.disk_status() == refused);
+  CHECK(w.state->last_applied() == 1);
+  REQUIRE(w.Do("c", w.Invite("kept", trust::RoleSet::All())).ok());
+  CHECK(w.log.disk_status().ok());
+  CHECK(w.state->last_applied() == 2);
 }
 
 }  // namespace
