@@ -361,8 +361,7 @@ void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hel
   for (const LinkPtr& link : std::vector<LinkPtr>(peers_[id].links)) {
     if (link->incarnation() == hello.incarnation) continue;
     const std::shared_ptr<Connection> old = link->connection().shared_from_this();
-    const absl::Status why =
-        absl::UnavailableError(absl::StrCat("node ", id.Short(), " has restarted"));
+    const absl::Status why = Displaced(id, link->incarnation(), hello.incarnation);
     old->Close(why);
     RemoveLink(old, why);
   }
@@ -380,6 +379,17 @@ void PeerTable::AddLink(std::shared_ptr<Connection> connection, const Hello& hel
   DrainSpares(peer);
   Wake(peer);
   if (!was_up && purpose == Purpose::kMain) Notify(id, true, absl::OkStatus());
+}
+
+absl::Status PeerTable::Displaced(const NodeId& id, uint64_t old, uint64_t by) {
+  Peer& peer = peers_[id];
+  const bool back = peer.displaced == by;
+  peer.displaced = old;
+  if (!back) return absl::UnavailableError(absl::StrCat("node ", id.Short(), " has restarted"));
+  const absl::Status twice = absl::UnavailableError(absl::StrCat(
+      "two programs run with the key of node ", id.Short(), ", perhaps one of them on a copy of its state folder: stop one"));
+  Log(LogLevel::kWarning, "key_in_use_twice", {{"node", id.Short()}, {"why", twice}});
+  return twice;
 }
 
 void PeerTable::DrainSpares(Peer& peer) {

@@ -83,6 +83,7 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
     absl::Duration next_dial;    // not before
     int direct_tries = 0;        // while it is reached by a relay
     absl::Duration next_direct;  // not before
+    std::optional<uint64_t> displaced;  // the incarnation before the one that is connected now
     absl::Status direct_error;   // of the last dial of the main connection
     uint64_t failure_count = 0;  // ever, of both kinds
     absl::Status last_error;
@@ -118,6 +119,9 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   absl::Status MayJoin(const Connection& connection) const;
   absl::Status MayVisit(const Connection& connection) const;  // as one that is no member
   void AddLink(std::shared_ptr<Connection> connection, const Hello& hello, Purpose purpose);
+  // Why a connection of the peer's incarnation `old` ends when one of `by` comes up. A process that comes back after
+  // another had taken its place was never gone.
+  absl::Status Displaced(const NodeId& id, uint64_t old, uint64_t by);
   void DrainSpares(Peer& peer);
   void CloseIfDrained(Link& link);
   void OnOpen(const LinkPtr& link, const Frame& frame);

@@ -576,5 +576,31 @@ TEST_CASE("net: idle bulk connections and idle strangers go") {
   b.Eventually([&] { return !b.transport().Connected(c.id()); });
 }
 
+TEST_CASE("net: two programs with the key of one node are told what is wrong") {
+  TestNode a(1), original(2), copy(2);
+  a.Serve("echo", Echo);
+  original.Knows(a);
+  copy.Knows(a);
+  REQUIRE(original.Call(a.id(), "echo", Buffer("hi")).ok());
+  const auto why = std::make_shared<std::string>();
+  Registration watch = original.On([&] {
+    return original.transport().WatchPeers([why](NodeId, bool up, const absl::Status& status) {
+      if (!up) *why = std::string(status.message());
+    });
+  });
+  REQUIRE(copy.Call(a.id(), "echo", Buffer("hi")).ok());
+  original.Eventually([&] { return why->find("has restarted") != std::string::npos; });  // so it may be
+  const auto copys = std::make_shared<std::string>();
+  Registration watch_copy = copy.On([&] {
+    return copy.transport().WatchPeers([copys](NodeId, bool up, const absl::Status& status) {
+      if (!up) *copys = std::string(status.message());
+    });
+  });
+  REQUIRE(original.Call(a.id(), "echo", Buffer("hi")).ok());
+  copy.Eventually([&] { return copys->find("two programs run with the key of node " + copy.id().Short()) != std::string::npos; });
+  original.On([&] { watch.Reset(); });
+  copy.On([&] { watch_copy.Reset(); });
+}
+
 }  // namespace
 }  // namespace gdf::net
