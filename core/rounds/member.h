@@ -112,7 +112,7 @@ class JobMember::Impl {
   Task<absl::Status> TrainSteps(Training& training, wire::RoundPlan plan);
   Task<absl::StatusOr<OuterStateDraft>> ExchangeAndStep(wire::ExchangeStart start, wire::Prepared* prepared);
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
-  Task<absl::Status> PersistCommitted();
+  Task<absl::Status> PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit);
   Task<void> SettleWorker(RoundId round, bool applied);
   Task<absl::Status> SaveWorker(RoundId round);
   Task<absl::Status> WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece);

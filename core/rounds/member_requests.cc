@@ -158,12 +158,13 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
     Event(wire::Severity::kWarning, absl::StrCat("rolled back from round ", state_->id.round.value, " to round ",
                                                  sync.target.round.value));
   }
+  // On the disk first: what this node shows as committed it still has after a crash.
+  const absl::Status persisted = co_await PersistCommitted(fetched, sync.commit);
+  GDF_CO_RETURN_IF_ERROR(persisted);
   state_ = std::move(fetched);
   commit_ = std::move(sync.commit);
   shadow_.reset();
   prepared_.reset();
-  const absl::Status persisted = co_await PersistCommitted();
-  GDF_CO_RETURN_IF_ERROR(persisted);
   co_return wire::RoundReply(wire::Done{});
 }
 
@@ -343,7 +344,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   scope_.Spawn(SettleWorker(commit_->receipt.tag.round, applied));
   if (CheckpointDue(state_->id.round)) {
     // It is committed whatever this disk says, and the prepared state is on it.
-    const absl::Status persisted = co_await PersistCommitted();
+    const absl::Status persisted = co_await PersistCommitted(state_, commit_);
     persisted.IgnoreError();
   }
   co_return TrafficReply();

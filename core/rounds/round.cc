@@ -223,12 +223,10 @@ Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
   co_return saved;
 }
 
-Task<absl::Status> JobMember::Impl::PersistCommitted() {
-  auto commit = [state = state_, commit = commit_](checkpoint::CheckpointStore& store) {
-    return store.Commit(*state, commit);
-  };
-  const absl::Status saved = co_await OnStore(std::move(commit));
-  TellSaved("committed rounds", saved, absl::StrCat("cannot save round ", state_->id.round.value, " as committed"));
+Task<absl::Status> JobMember::Impl::PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit) {
+  auto save = [state, commit](checkpoint::CheckpointStore& store) { return store.Commit(*state, commit); };
+  const absl::Status saved = co_await OnStore(std::move(save));
+  TellSaved("committed rounds", saved, absl::StrCat("cannot save round ", state->id.round.value, " as committed"));
   co_return saved;
 }
 
