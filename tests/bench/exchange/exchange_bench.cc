@@ -172,7 +172,6 @@ class Rank {
     double cpu_before = 0;
     Result result;
     for (int run = 0; run < plan_.warmup + plan_.runs; ++run) {
-      if (run == 0) before = PeakBytes();
       if (run == plan_.warmup) {
         cpu_before = CpuSeconds();
         On([&] { sent_before = transport_->total_counters().bytes_sent; });
@@ -180,7 +179,8 @@ class Rank {
       referee_.Put('r');
       const Order order = referee_.Get<Order>();
       codec_ = *compress::Codec::Create(*compress::CodecSpec::Parse(order.codec.data()));
-      packed_->resize(codec_->PackedSize(tensor_.size()));
+      if (!codec_->is_verbatim()) packed_->resize(codec_->PackedSize(tensor_.size()));
+      if (run == 0) before = PeakBytes();
       referee_.Put('p');
       referee_.Get<char>();
       const absl::Duration start = clock_.Monotonic();
