@@ -9,12 +9,12 @@ namespace {
 // Of an exchange that moves less, latency decides how long it takes, not the link.
 constexpr uint64_t kTellingBytes = uint64_t{64} << 10;
 
-uint64_t Rate(uint64_t bytes, absl::Duration took) {
-  const double rate = static_cast<double>(bytes) / absl::ToDoubleSeconds(took);
+}  // namespace
+
+uint64_t LinkMeter::Rate(uint64_t count, absl::Duration took) {
+  const double rate = static_cast<double>(count) / absl::ToDoubleSeconds(took);
   return static_cast<uint64_t>(std::min(rate, static_cast<double>(wire::kMaxRate)));
 }
-
-}  // namespace
 
 LinkMeter::LinkMeter(Counters counters, std::vector<NodeId> peers, absl::Duration now)
     : counters_(std::move(counters)), peers_(std::move(peers)), window_begin_(now) {

@@ -21,6 +21,9 @@ class LinkMeter {
 
   using Counters = std::function<net::TrafficCounters(const NodeId&)>;  // as Transport::counters
 
+  // So many a second, as LinkFigures has it. `took` is more than zero.
+  static uint64_t Rate(uint64_t count, absl::Duration took);
+
   // From now on, with `peers`.
   LinkMeter(Counters counters, std::vector<NodeId> peers, absl::Duration now);
 

@@ -265,10 +265,7 @@ Outcome Exchange::Run::Finish(const absl::Status& status) {
   if (!status.ok()) return outcome;
   outcome.mean = std::move(*std::exchange(held_.mean, nullptr));
   outcome.link = link_->Finish(context.executor.clock().Monotonic());
-  if (reduce_ > absl::ZeroDuration()) {
-    const double rate = static_cast<double>(coded_) / absl::ToDoubleSeconds(reduce_);
-    outcome.link.values_per_sec = static_cast<uint64_t>(std::min(rate, static_cast<double>(wire::kMaxRate)));
-  }
+  if (reduce_ > absl::ZeroDuration()) outcome.link.values_per_sec = LinkMeter::Rate(coded_, reduce_);
   return outcome;
 }
 

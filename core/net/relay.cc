@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <asio/post.hpp>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/byte_io.h"
 #include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/base/status_macros.h"
@@ -26,26 +26,9 @@ constexpr size_t kMaxCircuitsPerCaller = 32;
 
 constexpr size_t kNumberBytes = sizeof(uint64_t);
 
-std::string Encode(const NodeId& node) {
-  return {reinterpret_cast<const char*>(node.digest().bytes.data()), Digest::kSize};
-}
-std::string Encode(uint64_t number) {  // little-endian, as the frames
-  std::string bytes(kNumberBytes, '\0');
-  for (size_t i = 0; i < kNumberBytes; ++i) bytes[i] = static_cast<char>(number >> (8 * i));
-  return bytes;
-}
-
 absl::Status CheckSize(std::string_view bytes, size_t size, const char* what) {
   if (bytes.size() == size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " of ", bytes.size(), " bytes, expected ", size));
-}
-
-// Of bytes that CheckSize has passed.
-NodeId DecodeNode(std::string_view bytes) { return NodeId(*Digest::FromBytes(bytes.substr(0, Digest::kSize))); }
-uint64_t DecodeNumber(std::string_view bytes) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < kNumberBytes; ++i) number |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-  return number;
 }
 
 // The handshake with `peer` through a circuit. I/O thread.
@@ -104,7 +87,7 @@ Task<void> Relay::Dial(NodeId peer, Purpose purpose, std::vector<NodeId> relays,
 }
 
 Task<absl::StatusOr<Dialled>> Relay::DialBy(NodeId relay, NodeId peer, Purpose purpose) {
-  absl::StatusOr<Buffer> answer = co_await transport_.Call(relay, kRequest, Buffer(Encode(peer)), kRequestTimeout);
+  absl::StatusOr<Buffer> answer = co_await transport_.Call(relay, kRequest, Buffer(ByteWriter().Bytes(peer.digest().bytes).Take()), kRequestTimeout);
   GDF_CO_RETURN_IF_ERROR(answer.status());
   GDF_CO_RETURN_IF_ERROR(CheckSize(answer->view(), kNumberBytes, "a circuit's number"));
   OneShot<absl::StatusOr<Dialled>> greeted(world_->executor);
@@ -117,7 +100,7 @@ Task<absl::StatusOr<Dialled>> Relay::DialBy(NodeId relay, NodeId peer, Purpose p
       greeted.Set(std::move(dialled));
     });
   };
-  Enter(relay, DecodeNumber(answer->view()), std::move(entered));
+  Enter(relay, ByteReader(answer->view()).U64(), std::move(entered));
   co_return co_await greeted.Wait();
 }
 
@@ -152,15 +135,16 @@ absl::Status Relay::MayRelay(const NodeId& caller, const NodeId& callee) const {
 
 Task<absl::StatusOr<Buffer>> Relay::OnRequest(NodeId caller, Buffer request) {
   GDF_CO_RETURN_IF_ERROR(CheckSize(request.view(), Digest::kSize, "a request to relay"));
-  const NodeId callee = DecodeNode(request.view());
+  const NodeId callee(ByteReader(request.view()).Digest());
   GDF_CO_RETURN_IF_ERROR(MayRelay(caller, callee));
   const uint64_t number = Open(caller, callee);
-  const absl::StatusOr<Buffer> taken = co_await transport_.Call(callee, kOffer, Buffer(Encode(caller) + Encode(number)), kOfferTimeout);
+  Buffer offer(ByteWriter().Bytes(caller.digest().bytes).U64(number).Take());
+  const absl::StatusOr<Buffer> taken = co_await transport_.Call(callee, kOffer, std::move(offer), kOfferTimeout);
   if (!taken.ok()) {
     Close(number);
     co_return taken.status();
   }
-  co_return Buffer(Encode(number));
+  co_return Buffer(ByteWriter().U64(number).Take());
 }
 
 uint64_t Relay::Open(const NodeId& caller, const NodeId& callee) {
@@ -212,7 +196,8 @@ void Relay::RecheckAdmission() {
 
 Task<absl::StatusOr<Buffer>> Relay::OnOffer(NodeId relay, Buffer request) {
   GDF_CO_RETURN_IF_ERROR(CheckSize(request.view(), Digest::kSize + kNumberBytes, "the offer of a circuit"));
-  const NodeId caller = DecodeNode(request.view());
+  ByteReader in(request.view());
+  const NodeId caller(in.Digest());
   if (!peers_->IsRelay(relay)) {
     co_return absl::PermissionDeniedError(absl::StrCat("node ", relay.Short(), " is no relay of this network"));
   }
@@ -224,7 +209,7 @@ Task<absl::StatusOr<Buffer>> Relay::OnOffer(NodeId relay, Buffer request) {
     if (socket.ok()) adopt(*std::move(socket), relay);
     entered.Set(socket.status());
   };
-  Enter(relay, DecodeNumber(request.view().substr(Digest::kSize)), std::move(enter));
+  Enter(relay, in.U64(), std::move(enter));
   const absl::Status outcome = co_await entered.Wait();
   if (!outcome.ok()) co_return outcome;
   co_return Buffer();

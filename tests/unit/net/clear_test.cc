@@ -16,22 +16,6 @@ TlsTransportOptions Trusting(Texts networks) {
   return options;
 }
 
-// Messages of every size, both ways at once in part.
-Task<absl::Status> Reflect(Transport* transport, NodeId peer, std::vector<Buffer> messages) {
-  auto stream = co_await transport->Open(peer, "mirror", Priority::kBulk, kSoon);
-  if (!stream.ok()) co_return stream.status();
-  for (const Buffer& message : messages) {
-    const absl::Status sent = co_await (*stream)->Send(message);
-    if (!sent.ok()) co_return sent;
-    auto back = co_await (*stream)->Receive(kSoon);
-    if (!back.ok()) co_return back.status();
-    if (!back->has_value() || (**back).view() != message.view()) co_return absl::DataLossError("changed on its way");
-  }
-  (*stream)->Finish();
-  auto end = co_await (*stream)->Receive(kSoon);
-  co_return end.status();
-}
-
 struct Outcome {
   bool clear_here, clear_there;
   double overhead;  // bytes that the kernel sent over those of the messages, less 1

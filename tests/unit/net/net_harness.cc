@@ -84,6 +84,34 @@ Task<void> EchoStream(NodeId, std::unique_ptr<Stream> stream) {
   stream->Finish();
 }
 
+Task<absl::Status> Reflect(Transport* transport, NodeId peer, std::vector<Buffer> messages) {
+  auto stream = co_await transport->Open(peer, "mirror", Priority::kBulk, kSoon);
+  if (!stream.ok()) co_return stream.status();
+  for (const Buffer& message : messages) {
+    const absl::Status sent = co_await (*stream)->Send(message);
+    if (!sent.ok()) co_return sent;
+    auto back = co_await (*stream)->Receive(kSoon);
+    if (!back.ok()) co_return back.status();
+    if (!back->has_value() || (**back).view() != message.view()) co_return absl::DataLossError("changed on its way");
+  }
+  (*stream)->Finish();
+  auto end = co_await (*stream)->Receive(kSoon);
+  co_return end.status();
+}
+
+int ListenUnheard(uint16_t* port) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(listener, 8) == 0);
+  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  *port = ntohs(address.sin_port);
+  return listener;
+}
+
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 Buffer Filled(size_t size, char c) { return Buffer(std::string(size, c)); }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "core/base/compute_pool.h"
@@ -104,8 +105,14 @@ Task<absl::StatusOr<Buffer>> Echo(NodeId peer, Buffer request);
 // Answers each message with the same one, until the peer finishes.
 Task<void> EchoStream(NodeId peer, std::unique_ptr<Stream> stream);
 
+// Sends bulk messages to the peer's "mirror", an EchoStream, and waits for each to come back as it was.
+Task<absl::Status> Reflect(Transport* transport, NodeId peer, std::vector<Buffer> messages);
+
 std::string Text(const absl::Status& status);
 Buffer Filled(size_t size, char c);
+
+// A TCP socket on loopback that listens and whose connections nobody takes; its port goes to `port`.
+int ListenUnheard(uint16_t* port);
 
 // A blocking TCP socket from `from` (where it matters) to "host:port"; -1 when that fails. Any thread, unlike assertions.
 int ConnectTo(const std::string& address, const std::string& from);

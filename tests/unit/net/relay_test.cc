@@ -1,14 +1,12 @@
 // Circuits: two nodes that cannot reach each other, and the member between them.
 #include "core/net/relay.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
-#include "core/net/endpoint.h"
+#include "core/base/byte_io.h"
 #include "tests/unit/net/net_harness.h"
 
 namespace gdf::net {
@@ -20,22 +18,15 @@ TlsTransportOptions Relaying(uint64_t bytes_per_sec = 0) {
   return options;
 }
 
-// Sends `messages` of `size` bytes and waits for each to come back.
-Task<absl::Status> Reflect(Transport* transport, NodeId peer, size_t messages, size_t size) {
-  auto stream = co_await transport->Open(peer, "mirror", Priority::kBulk, kSoon);
-  if (!stream.ok()) co_return stream.status();
-  for (size_t i = 0; i < messages; ++i) {
-    const Buffer message = Filled(size, static_cast<char>('a' + i % 26));
-    const absl::Status sent = co_await (*stream)->Send(message);
-    if (!sent.ok()) co_return sent;
-    auto back = co_await (*stream)->Receive(kSoon);
-    if (!back.ok()) co_return back.status();
-    if (!back->has_value() || (**back).view() != message.view()) co_return absl::DataLossError("changed on its way");
-  }
-  (*stream)->Finish();
-  auto end = co_await (*stream)->Receive(kSoon);
-  co_return end.status();
+// So many messages of a MiB, no two neighbours alike.
+std::vector<Buffer> Megabytes(size_t count) {
+  std::vector<Buffer> messages;
+  for (size_t i = 0; i < count; ++i) messages.push_back(Filled(1 << 20, static_cast<char>('a' + i % 26)));
+  return messages;
 }
+
+// As the relay's methods take it.
+Buffer RawId(const TestNode& node) { return Buffer(ByteWriter().Bytes(node.id().digest().bytes).Take()); }
 
 std::optional<PeerPath> PathTo(TestNode& from, TestNode& to) {
   return from.On([&] { return from.transport().path(to.id()); });
@@ -75,7 +66,7 @@ TEST_CASE("net: nodes that do not know where the other is talk through a relay")
   }
   // Bulk data, whichever opens the stream: on connections of its own, through the same relay.
   for (const auto& [from, to] : {std::pair(&three.a, &three.b), std::pair(&three.b, &three.a)}) {
-    CHECK(from->Await<absl::Status>([&, from = from, to = to] { return Reflect(&from->transport(), to->id(), 8, 1 << 20); }) == absl::OkStatus());
+    CHECK(from->Await<absl::Status>([&, from = from, to = to] { return Reflect(&from->transport(), to->id(), Megabytes(8)); }) == absl::OkStatus());
   }
   CHECK(PathTo(three.a, three.b)->connections >= 2);
 }
@@ -84,7 +75,7 @@ TEST_CASE("net: what goes through a relay stays within TLS, whatever networks it
   TlsTransportOptions trusting = Loopback();
   trusting.clear_networks = {"0.0.0.0/0"};
   Three three(Relaying(), trusting);
-  CHECK(three.a.Await<absl::Status>([&] { return Reflect(&three.a.transport(), three.b.id(), 1, 1 << 20); }) == absl::OkStatus());
+  CHECK(three.a.Await<absl::Status>([&] { return Reflect(&three.a.transport(), three.b.id(), Megabytes(1)); }) == absl::OkStatus());
   CHECK_FALSE(PathTo(three.a, three.b)->clear);
   CHECK_FALSE(PathTo(three.b, three.a)->clear);
 }
@@ -107,8 +98,7 @@ TEST_CASE("net: a relay is asked for what it can give only, and says why not") {
   }
   SECTION("itself, and what is no node") {
     Three three;
-    const std::string own(reinterpret_cast<const char*>(three.a.id().digest().bytes.data()), Digest::kSize);
-    CHECK(absl::IsPermissionDenied(three.a.Call(three.relay.id(), "net.relay", Buffer(own)).status()));
+    CHECK(absl::IsPermissionDenied(three.a.Call(three.relay.id(), "net.relay", RawId(three.a)).status()));
     CHECK(absl::IsInvalidArgument(three.a.Call(three.relay.id(), "net.relay", Buffer("short")).status()));
     CHECK(absl::IsInvalidArgument(three.a.Call(three.b.id(), "net.relay.offer", Buffer("short")).status()));
   }
@@ -138,15 +128,9 @@ TEST_CASE("net: a peer whose address does not answer is reached by a relay, and 
 
 TEST_CASE("net: a relay is used while an address keeps silent") {
   Three three;
-  const int silent = socket(AF_INET, SOCK_STREAM, 0);  // connections to it are made, and nobody takes them
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  REQUIRE(bind(silent, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(listen(silent, 8) == 0);
-  REQUIRE(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  const std::string where = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  uint16_t port = 0;
+  const int silent = ListenUnheard(&port);
+  const std::string where = "127.0.0.1:" + std::to_string(port);
   three.a.On([&] { three.a.transport().SetAddresses(three.b.id(), {where}); });
   CHECK(three.a.Call(three.b.id(), "echo", Buffer("hi"), absl::Seconds(8)).ok());
   close(silent);
@@ -191,7 +175,7 @@ TEST_CASE("net: a relay passes on no more than its owner lends") {
   REQUIRE(three.a.Call(three.b.id(), "echo", Buffer("hi")).ok());
   SystemClock clock;
   const absl::Duration start = clock.Monotonic();
-  CHECK(three.a.Await<absl::Status>([&] { return Reflect(&three.a.transport(), three.b.id(), kMessages, 1 << 20); }) == absl::OkStatus());
+  CHECK(three.a.Await<absl::Status>([&] { return Reflect(&three.a.transport(), three.b.id(), Megabytes(kMessages)); }) == absl::OkStatus());
   // Both ways count; a twentieth of a second's worth may go at once, and what is read at a time.
   const double bytes = 2.0 * kMessages * (1 << 20) - 0.05 * kRate - 4 * (64 << 10);
   CHECK(absl::ToDoubleSeconds(clock.Monotonic() - start) >= bytes / kRate);
@@ -201,8 +185,8 @@ TEST_CASE("net: circuits that nobody enters are forgotten, and one node gets so 
   TlsTransportOptions brief = Relaying();
   brief.handshake_timeout = absl::Seconds(2);
   Three three(brief);
-  const std::string callee(reinterpret_cast<const char*>(three.b.id().digest().bytes.data()), Digest::kSize);
-  const auto ask = [&] { return three.a.Call(three.relay.id(), "net.relay", Buffer(callee)).status(); };
+  const Buffer callee = RawId(three.b);
+  const auto ask = [&] { return three.a.Call(three.relay.id(), "net.relay", callee).status(); };
   absl::Status last;
   for (int i = 0; i < 33 && last.ok(); ++i) last = ask();
   CHECK(absl::IsResourceExhausted(last));
@@ -214,7 +198,7 @@ TEST_CASE("net: circuits that nobody enters are forgotten, and one node gets so 
         co_await Sleep(*executor, absl::Milliseconds(100));
       }
       co_return absl::DeadlineExceededError("never forgotten");
-    }([&] { return three.a.transport().Call(three.relay.id(), "net.relay", Buffer(callee), kSoon); }, &three.a.executor());
+    }([&] { return three.a.transport().Call(three.relay.id(), "net.relay", callee, kSoon); }, &three.a.executor());
   }) == absl::OkStatus());
 }
 
@@ -228,11 +212,10 @@ TEST_CASE("net: who enters a circuit of others, or talks nonsense through one, i
     CHECK(client.ReadUntilClosed().find("there is no such circuit") != std::string::npos);
   }
   SECTION("nonsense in a circuit of one's own") {
-    const std::string callee(reinterpret_cast<const char*>(three.b.id().digest().bytes.data()), Digest::kSize);
-    const absl::StatusOr<Buffer> number = three.a.Call(three.relay.id(), "net.relay", Buffer(callee));
+    const Buffer callee = RawId(three.b);
+    const absl::StatusOr<Buffer> number = three.a.Call(three.relay.id(), "net.relay", callee);
     REQUIRE(number.ok());
-    uint64_t circuit = 0;
-    for (size_t i = 0; i < number->size(); ++i) circuit |= uint64_t{number->span()[i]} << (8 * i);
+    const uint64_t circuit = ByteReader(number->view()).U64();
     RawClient client(three.relay.address());
     REQUIRE(client.Secure(1));
     client.Write(Bytes(HelloFrame({7, Purpose::kCircuit, true, circuit})));

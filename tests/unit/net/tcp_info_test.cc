@@ -26,15 +26,9 @@ TEST_CASE("net: sockets get the owner's congestion control, an unknown one is re
   CHECK(tuned(kSystemsChoice) == tuned("untouched"));
   CHECK(tuned("") == (CheckCongestionControl("bbr").ok() ? "bbr" : tuned("untouched")));
   // A path within the machine, once a byte has gone and come.
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0), client = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t address_size = sizeof(address);
-  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), address_size) == 0);
-  REQUIRE(listen(listener, 1) == 0);
-  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &address_size) == 0);
-  REQUIRE(connect(client, reinterpret_cast<sockaddr*>(&address), address_size) == 0);
+  uint16_t port = 0;
+  const int listener = ListenUnheard(&port);
+  const int client = ConnectTo("127.0.0.1:" + std::to_string(port), "");
   TuneSocket(client, "");
   TuneForPath(client);
   char name[16] = {};
