@@ -58,9 +58,6 @@ class JobMember::Impl {
   const std::optional<wire::Commit>& commit() const { return commit_; }
   // What leads on this node have learned; it outlives their epochs.
   schedule::ExchangeTuner& tuner() { return tuner_; }
-  // Of the job's, in its order.
-  const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
-  absl::Status CheckCodec(uint32_t index) const;
   // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
   absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
@@ -110,6 +107,7 @@ class JobMember::Impl {
   // round.cc: the member's steps
   Task<void> Train(std::shared_ptr<Training> training, wire::RoundPlan plan);
   Task<absl::Status> TrainSteps(Training& training, wire::RoundPlan plan);
+  absl::Status CheckCodec(uint32_t index) const;  // does the job have one at this place?
   Task<absl::StatusOr<OuterStateDraft>> ExchangeAndStep(wire::ExchangeStart start, wire::Prepared* prepared);
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
   Task<absl::Status> PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit);
@@ -138,8 +136,8 @@ class JobMember::Impl {
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0
   OuterStateDraft shadow_;                 // what an exchange or a sync made of state_
   wire::RoundTag shadow_tag_;              // of the exchange that made it
-  std::vector<wire::Contribution> shadow_contributions_;
-  uint32_t shadow_codec_ = 0;  // to that exchange's mean
+  std::vector<wire::Contribution> shadow_contributions_;  // to that exchange's mean
+  uint32_t shadow_codec_ = 0;              // that packed them: which of the job's
   wire::Prepared shadow_reply_;
   std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
   std::shared_ptr<Training> training_;

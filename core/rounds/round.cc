@@ -88,7 +88,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
 
   train::EmitRequest emit;
   emit.round = training.round;
-  emit.codec = codec(training.codec).spec();
+  emit.codec = codecs_[training.codec]->spec();
   emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
   emit.max_norm = env_.spec.rounds.clip_delta_norm;
   emit.rounding_seed = RoundingSeed(env_.spec, training.round, plan.member_index);
@@ -99,7 +99,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   GDF_CO_RETURN_IF_ERROR(emitted.status());
   unsettled_ = training.round;
-  const uint64_t expected = codec(training.codec).PackedSize(env_.loaded.layout.num_params());
+  const uint64_t expected = codecs_[training.codec]->PackedSize(env_.loaded.layout.num_params());
   if (emitted->packed.size() != expected) {
     co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ", expected));
   }
