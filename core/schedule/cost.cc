@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/compress/codec.h"
 #include "core/schedule/exchange_time.h"
+#include "core/schedule/exchange_tuner.h"
 
 namespace gdf::schedule {
 namespace {
@@ -201,8 +202,9 @@ Cost EstimateCost(const CostInput& input) {
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
-  EstimateMemory(input, {packed, form == Form::kDirect ? (n - 1) * packed / n : (n - 1) * packed},
-                 &cost);
+  // The largest shard that ExchangeTuner deals; two nodes share equally.
+  const double shard = form != Form::kDirect ? 1 : n > 2 ? ExchangeTuner::kMaxShare / static_cast<double>(n) : 0.5;
+  EstimateMemory(input, {packed, static_cast<uint64_t>(static_cast<double>((n - 1) * packed) * shard)}, &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);

@@ -102,11 +102,11 @@ TEST_CASE("memory of a node that trains on its CPU") {
   CHECK(Item(m, "worker's program") == 384 * kMiB);
   CHECK(Item(m, "gdfd's outer state") == 16 * kParams);  // θ and momentum, twice
   CHECK(Item(m, "gdfd's packed delta") == 816'660);
-  CHECK(Item(m, "gdfd's slices of others") == 3 * 816'660 / 4);
+  CHECK(Item(m, "gdfd's slices of others") == 3 * 816'660 * 3 / 8);  // a share of 1.5 / 4
   CHECK(Item(m, "gdfd's connections") == 3 * 16 * kMiB);
   CHECK(Item(m, "gdfd's program") == 64 * kMiB);
   CHECK(m.total_bytes() ==
-        40 * kParams + 25'764'864 + 4'000'000 + 3 * 816'660 + 3 * 816'660 / 4 + 496 * kMiB);
+        40 * kParams + 25'764'864 + 4'000'000 + 3 * 816'660 + 3 * 816'660 * 3 / 8 + 496 * kMiB);
   CHECK(cost.gpu_memory.items.empty());
   CHECK(Item(cost.disk, "dataset") == 1'000'000);
   CHECK(Item(cost.disk, "checkpoints") == 2 * 8 * kParams);
