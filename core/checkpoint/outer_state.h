@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -17,6 +18,9 @@ struct OuterState {
   wire::StateId id;
   tensor::FlatBuffer theta;     // [num_params]
   tensor::FlatBuffer momentum;  // [num_params], or empty when the outer optimiser has none
+  // Of the digests in id, where they were computed here: what the next state has unchanged is not hashed again.
+  std::vector<Digest> theta_leaves = {};
+  std::vector<Digest> momentum_leaves = {};
 
   // Bytes of θ, then those of the momentum: the order of files and of transfers.
   uint64_t num_bytes() const { return (theta.size() + momentum.size()) * sizeof(float); }
@@ -24,12 +28,10 @@ struct OuterState {
 using OuterStatePtr = std::shared_ptr<const OuterState>;
 using OuterStateDraft = std::shared_ptr<OuterState>;  // not shared with other threads yet
 
-// Digest of a buffer as states name it: the Merkle root of its bytes; of no momentum: zero.
-Digest ThetaDigest(absl::Span<const float> theta);
-Digest MomentumDigest(absl::Span<const float> momentum);
-
-// Fills state.id's digests from its buffers.
+// Fills state.id's digests from its buffers: the Merkle roots of their bytes; of no momentum: zero.
 void Identify(OuterState& state);
+// As above, of a state that differs from `before` in elements [first, first + count) alone.
+void IdentifyChange(OuterState& state, const OuterState& before, uint64_t first, uint64_t count);
 // kDataLoss naming the part whose digest is not the one in state.id.
 absl::Status VerifyDigests(const OuterState& state);
 absl::Status VerifyTheta(const OuterState& state);  // whatever the momentum

@@ -159,6 +159,9 @@ void Write(YamlWriter* w, const TrainSpec& t) {
 void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Open("rounds");
   w->Int("inner_steps", r.inner_steps);
+  w->Int("fragments", r.fragments);
+  w->Int("delay_steps", r.delay_steps);
+  w->Number("mixing", r.mixing);
   w->Open("outer");
   w->Plain("optimizer", ToString(r.outer.optimizer));
   w->Number("lr", r.outer.lr);
@@ -229,18 +232,35 @@ std::string ToYaml(const JobSpec& spec) {
 
 absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape) {
   const int64_t context = Context(shape);
-  if (spec.data.sequence_length <= context) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("'data.sequence_length' must be at most the model's context (%d), got %d",
-                      context, spec.data.sequence_length));
+  if (spec.data.sequence_length > context) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("'data.sequence_length' must be at most the model's context (%d), got %d",
+                        context, spec.data.sequence_length));
+  }
+  constexpr int64_t kUnit = CodecSpec::kMaxBlock;  // a fragment's least
+  const int64_t most = (NumParameters(shape) + kUnit - 1) / kUnit;
+  if (spec.rounds.fragments > 1 && spec.rounds.fragments > most) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("'rounds.fragments' must be at most %d with a model of %d parameters, got %d: "
+                        "a fragment has %d or more",
+                        most, NumParameters(shape), spec.rounds.fragments, kUnit));
+  }
+  return absl::OkStatus();
 }
 
 int64_t NumRounds(const JobSpec& spec) {
-  return (spec.train.steps + spec.rounds.inner_steps - 1) / spec.rounds.inner_steps;
+  const int64_t length = spec.rounds.inner_steps / spec.rounds.fragments;
+  return (spec.train.steps + length - 1) / length;
 }
 
-int64_t InnerStepsOfRound(const JobSpec& spec, int64_t round) {
-  return std::min(spec.rounds.inner_steps, spec.train.steps - round * spec.rounds.inner_steps);
+RoundSteps StepsOfRound(const JobSpec& spec, int64_t round) {
+  const int64_t length = spec.rounds.inner_steps / spec.rounds.fragments;
+  RoundSteps steps;
+  steps.from = round * length;
+  steps.until = std::min(steps.from + length, spec.train.steps);
+  const bool last = steps.until == spec.train.steps;
+  steps.emit = last ? steps.until : steps.until - spec.rounds.delay_steps;
+  return steps;
 }
 
 double LearningRateAt(const TrainSpec& train, int64_t step) {

@@ -106,7 +106,10 @@ struct OuterSpec {
 };
 
 struct RoundsSpec {
-  int64_t inner_steps = 1;  // H; the last round is shorter when H does not divide steps
+  int64_t inner_steps = 1;  // H: from one exchange of a parameter to its next
+  int64_t fragments = 1;    // of θ, one of which each round exchanges; divides H
+  int64_t delay_steps = 0;  // τ, below H / fragments: a round's last steps, taken during its exchange
+  double mixing = 0;        // α, [0, 1): share of the local parameters that a round leaves in them
   OuterSpec outer;
   // Of several the lead chooses one for each round, the first that is not slower than the others. Not empty.
   std::vector<CodecSpec> codecs = {{CodecKind::kInt8, 256}};
@@ -175,15 +178,21 @@ std::optional<JobSpec> ParseJobSpec(std::string_view text, absl::Span<const std:
 // Canonical job.yaml with every key written out; ParseJobSpec of it gives `spec` again.
 std::string ToYaml(const JobSpec& spec);
 
-// What ParseJobSpec could not check when the model comes from a folder: that `shape`, read from its
-// config.json, has room for data.sequence_length. kInvalidArgument.
+// What ParseJobSpec could not check without the model's `shape`, vocabulary and all: that it has room
+// for data.sequence_length, and parameters for rounds.fragments. kInvalidArgument.
 absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape);
 
-// Rounds of a job: steps / inner_steps, rounded up.
+// A round is H / fragments inner steps of the job; the last one is shorter where that does not divide them.
 int64_t NumRounds(const JobSpec& spec);
 
-// Inner steps of round `round` (from 0): inner_steps, or what is left in the last round.
-int64_t InnerStepsOfRound(const JobSpec& spec, int64_t round);
+// Inner steps of the job, counted from 0, that one round takes: `from` up to `until`. Its delta is taken after step
+// `emit`, which is after `from`; the others are the delay, of which the last round has none.
+struct RoundSteps {
+  int64_t from = 0;
+  int64_t emit = 0;
+  int64_t until = 0;
+};
+RoundSteps StepsOfRound(const JobSpec& spec, int64_t round);  // round: from 0, below NumRounds
 
 // Learning rate for inner step `step` (from 0), of `train.steps`:
 //   warm-up   lr * step / warmup_steps                         step < warmup_steps

@@ -20,10 +20,12 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
 constexpr int64_t kMaxGpus = 1;  // a worker computes on one
+constexpr int64_t kMaxFragments = 1024;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
 constexpr absl::Duration kMaxRoundDeadline = absl::Hours(7 * 24);
 constexpr NumberRange kLearningRates = {0, 1000, /*min_open=*/true};
+constexpr double kUsualMixing = 0.5;  // Streaming DiLoCo's, where a result comes late
 constexpr NumberRange kBetas = {0, 1, /*min_open=*/false, /*max_open=*/true};
 constexpr NumberRange kEps = {0, 0.1, /*min_open=*/true};
 
@@ -332,15 +334,37 @@ class JobParser {
   void ReadRounds() {
     RoundsSpec& r = spec_.rounds;
     rounds_.Int("inner_steps", Need::kRequired, {1, kMaxSteps}, &r.inner_steps);
+    ReadFragments();
     ReadOuter(rounds_.Map("outer", Need::kOptional));
     ReadCodec();
     ReadErrorFeedback();
     rounds_.Number("clip_delta_norm", Need::kOptional, {0, 1e6}, &r.clip_delta_norm);
+    r.validate_every = r.fragments;
     rounds_.Int("validate_every", Need::kOptional, {1, kMaxSteps}, &r.validate_every);
     rounds_.Int("validate_batches", Need::kOptional, {0, kMaxSteps}, &r.validate_batches);
     rounds_.Duration("round_deadline", Need::kOptional, {kMinRoundDeadline, kMaxRoundDeadline},
                      &r.round_deadline);
     rounds_.Finish();
+  }
+
+  // Streaming DiLoCo (arXiv:2501.18512).
+  void ReadFragments() {
+    RoundsSpec& r = spec_.rounds;
+    rounds_.Int("fragments", Need::kOptional, {1, kMaxFragments}, &r.fragments);
+    if (r.inner_steps % r.fragments != 0) {
+      rounds_.Reject("fragments", absl::StrFormat("must divide rounds.inner_steps (%d), got %d",
+                                                  r.inner_steps, r.fragments));
+      r.fragments = 1;  // the rest is checked as without
+    }
+    const int64_t length = r.inner_steps / r.fragments;
+    rounds_.Int("delay_steps", Need::kOptional, {0, kMaxSteps}, &r.delay_steps);
+    if (r.delay_steps >= length) {
+      rounds_.Reject("delay_steps",
+                     absl::StrFormat("must be below the steps of a round (%d), got %d", length,
+                                     r.delay_steps));
+    }
+    r.mixing = r.delay_steps > 0 ? kUsualMixing : 0;
+    rounds_.Number("mixing", Need::kOptional, kBetas, &r.mixing);
   }
 
   void ReadOuter(YamlMap map) {
@@ -440,6 +464,7 @@ class JobParser {
   void ReadOutput(YamlMap map) {
     OutputSpec& o = spec_.output;
     map.Enum<WeightDtype>("dtype", Need::kOptional, kWeightDtypes, &o.dtype);
+    o.checkpoint_every = spec_.rounds.fragments;
     map.Int("checkpoint_every", Need::kOptional, {1, kMaxSteps}, &o.checkpoint_every);
     map.Int("keep_checkpoints", Need::kOptional, {1, 1000}, &o.keep_checkpoints);
     map.Bool("keep_model", Need::kOptional, &o.keep_model);

@@ -17,6 +17,7 @@
 #include "core/rounds/job_member.h"
 #include "core/rounds/state_transfer.h"
 #include "core/schedule/exchange_tuner.h"
+#include "core/train/fragments.h"
 
 namespace gdf::rounds {
 
@@ -33,7 +34,18 @@ struct Training {
   wire::RoundReport report;   // when OK
   uint32_t codec = 0;         // which of the job's packs it
   Buffer packed;              // empty when refused
+  bool goes_on = false;       // the worker is at the round's end: what it has beside the result stays
   std::vector<OneShot<bool>> waiters;
+};
+
+// Of the worker's steps that no round has reported.
+struct StepTotals {
+  int64_t steps = 0;
+  int64_t tokens = 0;
+  double loss = 0;
+  absl::Duration compute;
+
+  void Add(const train::RunResult& ran);
 };
 
 // An inner state on its way to the disk.
@@ -108,15 +120,19 @@ class JobMember::Impl {
   Task<void> Train(std::shared_ptr<Training> training, wire::RoundPlan plan);
   Task<absl::Status> TrainSteps(Training& training, wire::RoundPlan plan);
   absl::Status CheckCodec(uint32_t index) const;  // does the job have one at this place?
+  Task<absl::Status> TakeDelayedSteps(Training& training);
+  Task<absl::StatusOr<train::RunResult>> RunWorker(train::RunRequest run);
   Task<absl::StatusOr<OuterStateDraft>> ExchangeAndStep(wire::ExchangeStart start, wire::Prepared* prepared);
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
   Task<absl::Status> PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit);
-  Task<void> SettleWorker(RoundId round, bool applied);
+  Task<void> SettleWorker(wire::Receipt receipt, std::shared_ptr<const Training> training);
   Task<absl::Status> SaveWorker(RoundId round);
   Task<absl::Status> WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece);
   Task<absl::StatusOr<Buffer>> ReadSaved(std::shared_ptr<const checkpoint::RecordFile> record, uint64_t offset,
                                          uint64_t bytes);
   Task<absl::Status> ApplyToWorker();
+  Task<absl::Status> ApplyFragments(uint64_t first, uint64_t count, double mixing);
+  uint64_t FragmentOf(RoundId round) const { return round.value % fragments_->count(); }
   // One call to the store at a time, on the pool.
   Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);
   // A disk that takes `what` no more fails in every round: told once, and when it works again.
@@ -128,6 +144,7 @@ class JobMember::Impl {
 
   RoundEnv env_;
   std::vector<std::shared_ptr<const compress::Codec>> codecs_;  // of the job
+  std::optional<train::Fragments> fragments_;  // from Start on
   aggregate::OuterSgd outer_;
   exchange::Exchange exchange_;
   schedule::ExchangeTuner tuner_;
@@ -150,6 +167,7 @@ class JobMember::Impl {
 
   std::optional<wire::StateId> worker_state_;  // what the worker's parameters began from
   std::optional<RoundId> unsettled_;           // round of an Emit that is not settled
+  StepTotals unreported_;
 
   std::map<std::string, int, std::less<>> unsaved_;  // what, and how often in a row
 

@@ -175,9 +175,9 @@ absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
         state_->id.round.value, " digest ", state_->id.theta.Short()));
   }
   const int64_t round = static_cast<int64_t>(plan.tag.round.value);
-  const uint64_t from = static_cast<uint64_t>(round * env_.spec.rounds.inner_steps);
-  if (round >= config::NumRounds(env_.spec) || plan.from_step != from ||
-      plan.until_step != from + static_cast<uint64_t>(config::InnerStepsOfRound(env_.spec, round))) {
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, round);
+  if (round >= config::NumRounds(env_.spec) || plan.from_step != static_cast<uint64_t>(steps.from) ||
+      plan.until_step != static_cast<uint64_t>(steps.until)) {
     return absl::InvalidArgumentError(absl::StrCat("the plan's steps ", plan.from_step, " to ", plan.until_step,
                                                    " are not those of round ", round, " of the job"));
   }
@@ -338,10 +338,9 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   exchange_.Forget();
   state_ = std::exchange(shadow_, nullptr);
   prepared_.reset();
-  training_.reset();  // its delta is in θ now, or stays in the worker's residual
   commit_ = std::move(commit.commit);
-  const bool applied = commit_->receipt.Contributed(env_.transport.self());
-  scope_.Spawn(SettleWorker(commit_->receipt.tag.round, applied));
+  // Its delta is in θ now, or stays in the worker's residual.
+  scope_.Spawn(SettleWorker(commit_->receipt, std::exchange(training_, nullptr)));
   if (CheckpointDue(state_->id.round)) {
     // It is committed whatever this disk says, and the prepared state is on it.
     const absl::Status persisted = co_await PersistCommitted(state_, commit_);

@@ -69,6 +69,10 @@ Task<absl::Status> JobMember::Impl::Start() {
     GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(spec));
     codecs_.push_back(std::move(codec));
   }
+  absl::StatusOr<train::Fragments> fragments = train::Fragments::Create(
+      env_.loaded.layout.num_params(), static_cast<uint64_t>(env_.spec.rounds.fragments));
+  GDF_CO_RETURN_IF_ERROR(Annotate(fragments.status(), "rounds.fragments"));
+  fragments_ = *fragments;
   const absl::Status restored = co_await Restore();
   GDF_CO_RETURN_IF_ERROR(restored);
   last_heard_ = env_.executor.clock().Monotonic();

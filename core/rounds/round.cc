@@ -22,6 +22,35 @@ uint64_t RoundingSeed(const config::JobSpec& spec, RoundId round, std::optional<
   return MixSeed(spec.train.seed, round.value, member ? uint64_t{*member} + 1 : 0);
 }
 
+absl::StatusOr<tensor::FlatBuffer> CopyOf(absl::Span<const float> values) {
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer copy, tensor::FlatBuffer::Zeros(values.size()));
+  std::copy(values.begin(), values.end(), copy.data());
+  return copy;
+}
+
+// θ and momentum after the outer step of one fragment; the others stay as they are. Where it is all of θ, that takes
+// the mean's memory.
+absl::StatusOr<OuterStateDraft> StepFragment(const aggregate::OuterSgd& outer, const checkpoint::OuterState& state,
+                                             const train::Fragments& fragments, uint64_t fragment,
+                                             tensor::FlatBuffer mean) {
+  auto next = std::make_shared<checkpoint::OuterState>();
+  const bool whole = fragments.count() == 1;
+  absl::Span<const float> delta = mean.span();
+  if (whole) {
+    next->theta = std::move(mean);
+    GDF_ASSIGN_OR_RETURN(next->momentum, tensor::FlatBuffer::Zeros(state.momentum.size()));
+  } else {
+    GDF_ASSIGN_OR_RETURN(next->theta, CopyOf(state.theta.span()));
+    GDF_ASSIGN_OR_RETURN(next->momentum, CopyOf(state.momentum.span()));
+  }
+  const auto part = [&](auto values) { return values.empty() ? values : fragments.Slice(values, fragment); };
+  GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {part(state.theta.span()), delta, part(state.momentum.span()),
+                                                   part(next->theta.span()), part(next->momentum.span())}));
+  next->id.round = state.id.round.next();
+  checkpoint::IdentifyChange(*next, state, fragments.begin(fragment), fragments.size(fragment));
+  return next;
+}
+
 }  // namespace
 
 // Steps as DESIGN numbers them.
@@ -43,6 +72,13 @@ Task<absl::Status> RoundLead::RunRound() {
 
 // --- Steps 1 to 6 on a member ---
 
+void StepTotals::Add(const train::RunResult& ran) {
+  steps += ran.steps;
+  tokens += ran.tokens;
+  loss += ran.mean_loss * static_cast<double>(ran.steps);
+  compute += ran.compute;
+}
+
 Task<void> JobMember::Impl::Train(std::shared_ptr<Training> training, wire::RoundPlan plan) {
   AsyncLock::Hold hold = co_await worker_lock_.Acquire();
   activity_ = "training";
@@ -52,7 +88,37 @@ Task<void> JobMember::Impl::Train(std::shared_ptr<Training> training, wire::Roun
   activity_ = "waiting for the lead";
   for (const OneShot<bool>& waiter : training->waiters) waiter.Set(true);
   training->waiters.clear();
+  if (status.ok() && training->report.refused.empty()) status = co_await TakeDelayedSteps(*training);
   if (!status.ok()) NodeFailed(status);
+}
+
+// The round's last steps, during its exchange. A worker that diverges in them gives up what it has beside θ.
+Task<absl::Status> JobMember::Impl::TakeDelayedSteps(Training& training) {
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(training.round.value));
+  training.goes_on = steps.emit == steps.until;
+  if (training.goes_on) co_return absl::OkStatus();
+  train::RunRequest run;
+  run.until_step = steps.until;
+  absl::StatusOr<train::RunResult> ran = co_await RunWorker(std::move(run));
+  if (absl::IsDataLoss(ran.status())) {
+    Event(wire::Severity::kWarning,
+          absl::StrCat("in the last steps of ", RoundName(training.round), ": ", ran.status().message()));
+    co_return absl::OkStatus();
+  }
+  GDF_CO_RETURN_IF_ERROR(ran.status());
+  training.goes_on = true;
+  co_return absl::OkStatus();
+}
+
+Task<absl::StatusOr<train::RunResult>> JobMember::Impl::RunWorker(train::RunRequest run) {
+  run.on_step = [this](const train::StepProgress& step) {
+    step_ = step.step;
+    loss_ = step.loss;
+  };
+  absl::StatusOr<train::RunResult> ran = co_await env_.worker.Run(std::move(run));
+  worker_state_.reset();  // its parameters are no longer those of a state
+  if (ran.ok()) unreported_.Add(*ran);
+  co_return ran;
 }
 
 // An error is this node's: its worker is no more. A delta that must not be used is reported as refused.
@@ -64,30 +130,30 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   const absl::Status applied = co_await ApplyToWorker();
   GDF_CO_RETURN_IF_ERROR(applied);
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(plan.tag.round.value));
   train::RunRequest run;
-  run.from_step = static_cast<int64_t>(plan.from_step);
-  run.until_step = static_cast<int64_t>(plan.until_step);
+  run.from_step = steps.from;
+  run.until_step = steps.emit;
+  run.claim_until_step = steps.until;
   run.stream = train::DataStream{plan.member_index, plan.num_members, {plan.cursor.epoch, plan.cursor.position}};
-  run.on_step = [this](const train::StepProgress& step) {
-    step_ = step.step;
-    loss_ = step.loss;
-  };
-  absl::StatusOr<train::RunResult> ran = co_await env_.worker.Run(std::move(run));
-  worker_state_.reset();  // its parameters are no longer those of a state
+  absl::StatusOr<train::RunResult> ran = co_await RunWorker(std::move(run));
   if (absl::IsDataLoss(ran.status())) {
     report.refused = std::string(ran.status().message().substr(0, wire::kMaxReasonBytes));
     report.cursor = plan.cursor;
     co_return absl::OkStatus();
   }
   GDF_CO_RETURN_IF_ERROR(ran.status());
-  report.tokens = static_cast<uint64_t>(std::max<int64_t>(ran->tokens, 0));
-  report.steps = static_cast<uint64_t>(std::max<int64_t>(ran->steps, 0));
-  report.mean_loss = ran->mean_loss;
-  report.train_seconds = absl::ToDoubleSeconds(ran->compute);
+  const StepTotals totals = std::exchange(unreported_, {});
+  report.tokens = static_cast<uint64_t>(std::max<int64_t>(totals.tokens, 0));
+  report.steps = static_cast<uint64_t>(std::max<int64_t>(totals.steps, 0));
+  report.mean_loss = totals.steps > 0 ? totals.loss / static_cast<double>(totals.steps) : 0;
+  report.train_seconds = absl::ToDoubleSeconds(totals.compute);
   report.cursor = {ran->cursor.epoch, ran->cursor.position};
 
   train::EmitRequest emit;
   emit.round = training.round;
+  emit.fragment = FragmentOf(training.round);
+  emit.num_params = fragments_->size(emit.fragment);
   emit.codec = codecs_[training.codec]->spec();
   emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
   emit.max_norm = env_.spec.rounds.clip_delta_norm;
@@ -99,7 +165,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   GDF_CO_RETURN_IF_ERROR(emitted.status());
   unsettled_ = training.round;
-  const uint64_t expected = codecs_[training.codec]->PackedSize(env_.loaded.layout.num_params());
+  const uint64_t expected = codecs_[training.codec]->PackedSize(emit.num_params);
   if (emitted->packed.size() != expected) {
     co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ", expected));
   }
@@ -114,15 +180,23 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
 
 // Step 1: the worker starts from θ_t; what it emitted before was not applied.
 Task<absl::Status> JobMember::Impl::ApplyToWorker() {
-  checkpoint::OuterStatePtr state = state_;
   if (unsettled_) {
     const absl::Status settled = co_await env_.worker.Settle(*unsettled_, false);
     GDF_CO_RETURN_IF_ERROR(settled);
     unsettled_.reset();
   }
-  if (worker_state_ == state->id) co_return absl::OkStatus();
-  const absl::Status applied = co_await env_.worker.Apply(state->id.round, state->theta.span());
-  GDF_CO_RETURN_IF_ERROR(applied);
+  if (worker_state_ == state_->id) co_return absl::OkStatus();
+  unreported_ = {};  // steps that are given up
+  co_return co_await ApplyFragments(0, fragments_->count(), /*mixing=*/0);
+}
+
+Task<absl::Status> JobMember::Impl::ApplyFragments(uint64_t first, uint64_t count, double mixing) {
+  checkpoint::OuterStatePtr state = state_;
+  for (uint64_t fragment = first; fragment < first + count; ++fragment) {
+    train::ApplyRequest apply{state->id.round, fragment, fragments_->Slice(state->theta.span(), fragment), mixing};
+    const absl::Status applied = co_await env_.worker.Apply(std::move(apply));
+    GDF_CO_RETURN_IF_ERROR(applied);
+  }
   worker_state_ = state->id;
   co_return absl::OkStatus();
 }
@@ -138,9 +212,10 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   request.members = start.members;
   request.resumes = start.resumes;
   request.lost = start.lost;
+  const uint64_t fragment = FragmentOf(start.tag.round);
   request.shares = start.shares;
   request.codec = codecs_[start.codec];
-  request.num_params = env_.loaded.layout.num_params();
+  request.num_params = fragments_->size(fragment);
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
   request.deadline = start.deadline;
   for (const wire::Contribution& c : start.members) {
@@ -154,16 +229,9 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   prepared->lost = outcome.lost;
   prepared->link = outcome.link;
   GDF_CO_RETURN_IF_ERROR(outcome.status);
-  auto next = std::make_shared<checkpoint::OuterState>();
-  next->theta = std::move(outcome.mean);  // the mean delta, which θ_t+1 replaces
-  auto step = [state = state_, next, outer = outer_]() -> absl::StatusOr<OuterStateDraft> {
-    GDF_ASSIGN_OR_RETURN(next->momentum, tensor::FlatBuffer::Zeros(state->momentum.size()));
-    const absl::Span<const float> delta = next->theta.span();
-    GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {state->theta.span(), delta, state->momentum.span(),
-                                                     next->theta.span(), next->momentum.span()}));
-    next->id.round = state->id.round.next();
-    checkpoint::Identify(*next);
-    return next;
+  auto mean = std::make_shared<tensor::FlatBuffer>(std::move(outcome.mean));
+  auto step = [state = state_, mean, outer = outer_, fragments = *fragments_, fragment] {
+    return StepFragment(outer, *state, fragments, fragment, std::move(*mean));
   };
   const absl::Duration stepping = clock.Monotonic();
   absl::StatusOr<OuterStateDraft> stepped = co_await RunOn(env_.pool, env_.executor, std::move(step));
@@ -230,13 +298,19 @@ Task<absl::Status> JobMember::Impl::PersistCommitted(checkpoint::OuterStatePtr s
   co_return saved;
 }
 
-Task<void> JobMember::Impl::SettleWorker(RoundId round, bool applied) {
+// Step 8, then the worker takes the result: of the round's fragment where it has come with the round to its end, and
+// all of θ where it has not.
+Task<void> JobMember::Impl::SettleWorker(wire::Receipt receipt, std::shared_ptr<const Training> training) {
   AsyncLock::Hold hold = co_await worker_lock_.Acquire();
+  const RoundId round = receipt.tag.round;
   absl::Status status = absl::OkStatus();
   if (unsettled_ == round) {
-    status = co_await env_.worker.Settle(round, applied);
+    status = co_await env_.worker.Settle(round, receipt.Contributed(env_.transport.self()));
     unsettled_.reset();
   }
+  const bool goes_on = training && training->goes_on && training->round == round &&
+                       training->start_theta == receipt.start_theta && state_->id == receipt.result;
+  if (status.ok() && goes_on) status = co_await ApplyFragments(FragmentOf(round), 1, env_.spec.rounds.mixing);
   if (status.ok()) status = co_await ApplyToWorker();
   const wire::StateId now = worker_state_.value_or(wire::StateId{});
   if (status.ok() && CheckpointDue(now.round)) status = co_await SaveWorker(now.round);

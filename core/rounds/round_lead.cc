@@ -42,8 +42,10 @@ uint64_t RoundLead::TotalRounds() const { return static_cast<uint64_t>(config::N
 wire::RoundTag RoundLead::Tag() const { return {env_.job, epoch_.epoch, position_.round, attempt_}; }
 
 uint64_t RoundLead::MaxTokens() const {
-  const int64_t steps = config::InnerStepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
-  const double tokens = static_cast<double>(steps) * static_cast<double>(env_.loaded.tokens_per_step);
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
+  // The delay of the round before is reported with this one.
+  const int64_t most = steps.until - steps.from + env_.spec.rounds.delay_steps;
+  const double tokens = static_cast<double>(most) * static_cast<double>(env_.loaded.tokens_per_step);
   return tokens < static_cast<double>(wire::kMaxRoundTokens) ? static_cast<uint64_t>(tokens) : wire::kMaxRoundTokens;
 }
 
@@ -247,9 +249,9 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
   plan.tag = Tag();
   plan.start_theta = position_.theta;
   plan.seed = env_.spec.train.seed;
-  const int64_t round = static_cast<int64_t>(position_.round.value);
-  plan.from_step = static_cast<uint64_t>(round * env_.spec.rounds.inner_steps);
-  plan.until_step = plan.from_step + static_cast<uint64_t>(config::InnerStepsOfRound(env_.spec, round));
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
+  plan.from_step = static_cast<uint64_t>(steps.from);
+  plan.until_step = static_cast<uint64_t>(steps.until);
   plan.member_index = static_cast<uint32_t>(
       std::find(epoch_.members.begin(), epoch_.members.end(), node) - epoch_.members.begin());
   plan.num_members = static_cast<uint32_t>(epoch_.members.size());

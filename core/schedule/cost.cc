@@ -115,6 +115,7 @@ CostSum ComputeMemory(const CostInput& in, uint64_t vector_bytes) {
 struct Packed {
   uint64_t delta;
   uint64_t slices;
+  uint64_t mean;  // unpacked, unless it is all of θ and becomes θ_t+1 in its place
 };
 
 // What the worker holds on the host wherever it computes. A delta is packed out of the parameters
@@ -122,6 +123,9 @@ struct Packed {
 void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes, CostSum* host) {
   host->Add("round start", vector_bytes);
   host->Add("residual", vector_bytes);
+  // What a round leaves of them is laid aside while θ is validated.
+  const config::RoundsSpec& rounds = in.spec->rounds;
+  host->Add("local parameters", rounds.fragments > 1 || rounds.mixing > 0 ? vector_bytes : 0);
   host->Add("packed delta", 2 * packed_bytes);
   host->Add("tokens", TokenBytes(in));
   host->Add("worker's program", in.gpu ? kWorkerBaseGpu : kWorkerBaseCpu);
@@ -132,6 +136,7 @@ void AddWorker(const CostInput& in, uint64_t vector_bytes, uint64_t packed_bytes
 // (docs/memory.md).
 void AddDaemon(const CostInput& in, uint64_t outer_bytes, const Packed& packed, CostSum* host) {
   host->Add("gdfd's outer state", 2 * outer_bytes);
+  host->Add("gdfd's mean", packed.mean);
   host->Add("gdfd's packed delta", packed.delta);
   host->Add("gdfd's slices of others", packed.slices);
   host->Add("gdfd's connections", (U(in.num_nodes) - 1) * kConnectionBytes);
@@ -193,7 +198,9 @@ Cost EstimateCost(const CostInput& input) {
                              static_cast<double>(spec.data.sequence_length);
   cost.tokens = node_tokens * static_cast<double>(n);
 
-  const LargestPacked largest = Largest(spec.rounds.codecs, U(cost.num_parameters), n);
+  const uint64_t fragments = U(spec.rounds.fragments);
+  const uint64_t fragment = (U(cost.num_parameters) + fragments - 1) / fragments;
+  const LargestPacked largest = Largest(spec.rounds.codecs, fragment, n);
   const uint64_t packed = largest.bytes;
   const Form form = largest.form;
   const auto packed_bytes = static_cast<double>(packed);
@@ -204,7 +211,10 @@ Cost EstimateCost(const CostInput& input) {
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
   // The largest shard that ExchangeTuner deals; two nodes share equally.
   const double shard = form != Form::kDirect ? 1 : n > 2 ? ExchangeTuner::kMaxShare / static_cast<double>(n) : 0.5;
-  EstimateMemory(input, {packed, static_cast<uint64_t>(static_cast<double>((n - 1) * packed) * shard)}, &cost);
+  EstimateMemory(input,
+                 {packed, static_cast<uint64_t>(static_cast<double>((n - 1) * packed) * shard),
+                  fragments > 1 ? fragment * kFloatBytes : 0},
+                 &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);
@@ -215,6 +225,12 @@ Cost EstimateCost(const CostInput& input) {
     load.links.assign(n, {rate, rate});
     load.packed_bytes = packed_bytes;
     cost.exchange_time = static_cast<double>(cost.num_rounds) * ExchangeTime(form, load);
+    if (cost.compute_time) {  // the delay of each round runs beside its exchange
+      const double share = static_cast<double>(spec.rounds.delay_steps * spec.rounds.fragments) /
+                           static_cast<double>(spec.rounds.inner_steps);
+      cost.exchange_time =
+          std::max(absl::ZeroDuration(), *cost.exchange_time - share * *cost.compute_time);
+    }
   }
   return cost;
 }

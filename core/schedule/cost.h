@@ -54,7 +54,8 @@ struct Cost {
   CostSum disk;
 
   std::optional<absl::Duration> compute_time;   // absent: no measured speed
-  std::optional<absl::Duration> exchange_time;  // absent: no known rate
+  // That no steps of a delay are taken in; absent: no known rate.
+  std::optional<absl::Duration> exchange_time;
 };
 
 // `input.spec` must be valid, the vocabulary set and num_nodes positive.

@@ -146,6 +146,7 @@ absl::StatusOr<StepProgress> StepProgressFromJson(const json& body) {
 
 json ToJson(const RunRequest& request) {
   json body = {{"until_step", request.until_step}};
+  if (request.claim_until_step) body["claim_until_step"] = *request.claim_until_step;
   if (request.from_step) body["from_step"] = *request.from_step;
   if (request.stream) {
     body["member_index"] = request.stream->member_index;
@@ -159,6 +160,7 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const json& body) {
   FieldReader fields(body);
   RunRequest request;
   request.until_step = fields.Int("until_step");
+  if (fields.Has("claim_until_step")) request.claim_until_step = fields.Int("claim_until_step");
   if (fields.Has("from_step")) request.from_step = fields.Int("from_step");
   if (fields.Has("num_members")) {
     DataStream stream;
@@ -195,6 +197,7 @@ absl::StatusOr<RunResult> RunResultFromJson(const json& body) {
 
 json ToJson(const EmitRequest& request) {
   return {{"round", request.round.value},
+          {"fragment", request.fragment},
           {"codec", request.codec.ToString()},
           {"beta", request.beta},
           {"max_norm", request.max_norm},
@@ -205,6 +208,7 @@ absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
   FieldReader fields(body);
   EmitRequest request;
   request.round.value = fields.Word("round");
+  request.fragment = fields.Word("fragment");
   const std::string codec = fields.String("codec", kMaxCodecBytes);
   request.beta = fields.Number("beta");
   request.max_norm = fields.Number("max_norm");

@@ -3,7 +3,7 @@
 // sandboxed child process.
 //
 //   GDF_CO_ASSIGN_OR_RETURN(LoadResult loaded, co_await session.Load(std::move(load)));
-//   GDF_CO_RETURN_IF_ERROR(co_await session.Apply(round, theta));
+//   GDF_CO_RETURN_IF_ERROR(co_await session.Apply({round, fragment, theta}));  // of each fragment
 //   GDF_CO_ASSIGN_OR_RETURN(RunResult run, co_await session.Run(std::move(fifty_steps)));
 //   GDF_CO_ASSIGN_OR_RETURN(EmitResult delta, co_await session.Emit(emit));
 //   GDF_CO_RETURN_IF_ERROR(co_await session.Settle(round, /*applied=*/true));
@@ -80,8 +80,19 @@ struct StepProgress {
   double lr = 0;
 };
 
+// θ of one fragment, the part of the parameters that a round exchanges (fragments.h).
+struct ApplyRequest {
+  RoundId round;  // whose θ it is
+  uint64_t fragment = 0;
+  absl::Span<const float> theta;  // as long as the fragment
+  double mixing = 0;              // α in [0, 1]: share of the local parameters that stays in them
+};
+
 struct RunRequest {
   int64_t until_step = 0;  // runs until this many inner steps are done since the job began
+  // The step after which the result's cursor stands, when that is not until_step but later: the data
+  // of the steps in between is this member's too.
+  std::optional<int64_t> claim_until_step = {};
   std::optional<int64_t>
       from_step;  // when set, the step counter becomes this first (joined late, lost its state)
   std::optional<DataStream> stream;  // when set, draws from there from now on (the members changed)
@@ -101,6 +112,8 @@ struct RunResult {
 
 struct EmitRequest {
   RoundId round;
+  uint64_t fragment = 0;
+  uint64_t num_params = 0;  // of the fragment
   compress::CodecSpec codec;
   double beta = 0;  // share of the residual carried on: spec's error_feedback_beta, or 0 without
                     // error feedback
@@ -109,7 +122,7 @@ struct EmitRequest {
 };
 
 struct EmitResult {
-  Buffer packed;  // Codec::PackedSize(num_params) bytes in memory of the daemon's own; contents not
+  Buffer packed;  // Codec::PackedSize of the fragment, in memory of the daemon's own; contents not
                   // trusted
   double norm = 0;  // L2 norm of the contribution before clipping
   absl::Duration compute;
@@ -178,25 +191,25 @@ class WorkerSession {
   // the seed's.
   virtual Task<absl::Status> ReadParameters(absl::Span<float> out) = 0;
 
-  // `theta`, [num_params], becomes the local parameters and the reference from which deltas are
-  // taken (θ_t).
-  virtual Task<absl::Status> Apply(RoundId round, absl::Span<const float> theta) = 0;
+  // θ becomes the reference from which the fragment's deltas are taken, and the local parameters
+  // there (1 − α) θ + α · what they were.
+  virtual Task<absl::Status> Apply(ApplyRequest request) = 0;
 
   // Inner steps. kDataLoss: a loss or gradient is not finite; the parameters are those before that
-  // step. kFailedPrecondition before the first Apply.
+  // step. kFailedPrecondition before the first Apply of each fragment.
   virtual Task<absl::StatusOr<RunResult>> Run(RunRequest request) = 0;
 
-  // Packs Δ = θ_t − θ_local with error feedback; θ_t is then forgotten, so that Apply comes before the
-  // next Run. kFailedPrecondition: Δ is not finite, no Apply for this round, or the last Emit is not
-  // settled.
+  // Packs Δ = θ_t − θ_local of the fragment with its own error feedback; θ_t is then forgotten.
+  // kFailedPrecondition: Δ is not finite, no Apply since the fragment's last Emit, or the last Emit of
+  // all is not settled.
   virtual Task<absl::StatusOr<EmitResult>> Emit(EmitRequest request) = 0;
 
   // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on
   // (not applied).
   virtual Task<absl::Status> Settle(RoundId round, bool applied) = 0;
 
-  // Loss at the local parameters over at most `max_batches` batches of the held-out part; 0: all of
-  // it. kFailedPrecondition when nothing is held out; kDataLoss when the loss is NaN or infinite.
+  // Loss at θ, as applied last, over at most `max_batches` batches of the held-out part; 0: all of
+  // it. From its Emit to its next Apply a fragment counts as it is locally. kFailedPrecondition when nothing is held out; kDataLoss when the loss is NaN or infinite.
   virtual Task<absl::StatusOr<EvalResult>> Evaluate(int64_t max_batches) = 0;
 
   // Gives the inner state without the parameters: step, optimiser moments, data cursor, residual.

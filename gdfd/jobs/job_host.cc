@@ -354,8 +354,8 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
                                                artifacts->state->theta.size()));
   }
   sampler.round = artifacts->state->id.round;
-  GDF_CO_RETURN_IF_ERROR(
-      co_await sampler.worker->Apply(sampler.round, artifacts->state->theta.span()));
+  const train::ApplyRequest whole{sampler.round, 0, artifacts->state->theta.span()};
+  GDF_CO_RETURN_IF_ERROR(co_await sampler.worker->Apply(whole));
   co_return sampler;
 }
 

@@ -213,19 +213,19 @@ Task<absl::Status> WorkerProcess::ReadParameters(absl::Span<float> out) {
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> WorkerProcess::Apply(RoundId round, absl::Span<const float> theta) {
+Task<absl::Status> WorkerProcess::Apply(train::ApplyRequest request) {
   Turn turn(turns_);
   co_await turn.Wait();
   GDF_CO_RETURN_IF_ERROR(RequireLoaded("apply"));
-  if (theta.size() != num_params_) {
+  if (request.theta.size() > num_params_) {
     co_return absl::InvalidArgumentError(
-        absl::StrCat(theta.size(), " parameters to apply, the model has ", num_params_));
+        absl::StrCat(request.theta.size(), " parameters to apply, the model has ", num_params_));
   }
-  const uint64_t bytes = num_params_ * sizeof(float);
+  const uint64_t bytes = request.theta.size() * sizeof(float);
   GDF_CO_ASSIGN_OR_RETURN(SharedSegment segment,
                           SharedSegment::Create(bytes, SharedSegment::Peer::kReads));
-  co_await Copy(theta.data(), segment.bytes().data(), bytes);
-  Message message = Request({{"round", round.value}});
+  co_await Copy(request.theta.data(), segment.bytes().data(), bytes);
+  Message message = Request({{"fragment", request.fragment}, {"mixing", request.mixing}});
   GDF_CO_ASSIGN_OR_RETURN(UniqueFd fd, segment.DuplicateFd());
   message.fds.push_back(std::move(fd));
   absl::StatusOr<Message> reply =
@@ -258,7 +258,7 @@ Task<absl::StatusOr<train::EmitResult>> WorkerProcess::Emit(train::EmitRequest r
   GDF_CO_RETURN_IF_ERROR(RequireLoaded("emit"));
   GDF_CO_ASSIGN_OR_RETURN(const std::unique_ptr<compress::Codec> codec,
                           compress::Codec::Create(request.codec));
-  const uint64_t bytes = codec->PackedSize(num_params_);
+  const uint64_t bytes = codec->PackedSize(request.num_params);
   if (bytes > window_->bytes().size()) {
     co_return absl::InvalidArgumentError(absl::StrCat("a delta packed by ", codec->name(), " has ",
                                                       bytes, " bytes, at most ",

@@ -61,7 +61,7 @@ class WorkerProcess final : public train::WorkerSession {
 
   Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest request) override;
   Task<absl::Status> ReadParameters(absl::Span<float> out) override;
-  Task<absl::Status> Apply(RoundId round, absl::Span<const float> theta) override;
+  Task<absl::Status> Apply(train::ApplyRequest request) override;
   Task<absl::StatusOr<train::RunResult>> Run(train::RunRequest request) override;
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
   Task<absl::Status> Settle(RoundId round, bool applied) override;

@@ -92,12 +92,14 @@ LanguageModel::LanguageModel(const ModelOptions& options, tensor::Layout layout)
 
 LanguageModel::~LanguageModel() = default;
 
+absl::Status LanguageModel::CheckRange(uint64_t first, size_t count) const {
+  if (first <= num_params() && count <= num_params() - first) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("asked for ", count, " parameters from ", first,
+                                                 " on, the model has ", num_params()));
+}
+
 absl::Status LanguageModel::CopyParameters(uint64_t first, absl::Span<float> values) const {
-  if (first > num_params() || values.size() > num_params() - first) {
-    return absl::InvalidArgumentError(absl::StrCat("asked for ", values.size(),
-                                                   " parameters from ", first, " on, the model has ",
-                                                   num_params()));
-  }
+  GDF_RETURN_IF_ERROR(CheckRange(first, values.size()));
   return GuardTorch("reading parameters", [&] {
     HostView(values).copy_(decoder_->parameters().narrow(
         0, static_cast<int64_t>(first), static_cast<int64_t>(values.size())));
@@ -109,9 +111,21 @@ absl::Status LanguageModel::SetParameters(absl::Span<const float> values) {
     return absl::InvalidArgumentError(
         absl::StrCat("got ", values.size(), " parameters, the model has ", num_params()));
   }
+  return MixParameters(0, values, 0);
+}
+
+absl::Status LanguageModel::MixParameters(uint64_t first, absl::Span<const float> values,
+                                          double mixing) {
+  GDF_RETURN_IF_ERROR(CheckRange(first, values.size()));
   return GuardTorch("setting parameters", [&] {
-    at::Tensor parameters = decoder_->parameters();
-    parameters.copy_(HostView({const_cast<float*>(values.data()), values.size()}));
+    at::Tensor part = decoder_->parameters().narrow(0, static_cast<int64_t>(first),
+                                                    static_cast<int64_t>(values.size()));
+    const at::Tensor given = HostView({const_cast<float*>(values.data()), values.size()});
+    if (mixing == 0) {
+      part.copy_(given);
+    } else {
+      part.mul_(mixing).add_(given.to(part.device()), 1 - mixing);
+    }
     decoder_->ParametersChanged();
   });
 }

@@ -64,6 +64,8 @@ class LanguageModel {
   // memory. kInvalidArgument when there are not so many, or the length is another.
   absl::Status CopyParameters(uint64_t first, absl::Span<float> values) const;
   absl::Status SetParameters(absl::Span<const float> values);
+  // Parameters `first` and on become (1 − mixing) · values + mixing · what they are. Errors as CopyParameters'.
+  absl::Status MixParameters(uint64_t first, absl::Span<const float> values, double mixing);
 
   // [vocab] logits of the position after the last of `ids`. kInvalidArgument when `ids` is empty,
   // longer than the context, or holds an id outside the vocabulary.
@@ -81,6 +83,7 @@ class LanguageModel {
  private:
   LanguageModel(const ModelOptions& options, tensor::Layout layout);
 
+  absl::Status CheckRange(uint64_t first, size_t count) const;
   absl::Status CheckIds(absl::Span<const int32_t> ids) const;
 
   ModelOptions options_;

@@ -176,8 +176,12 @@ absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
                        tensor::FlatBuffer::Zeros(trainer->model().num_params()));
   GDF_RETURN_IF_ERROR(job_->InitialParameters(theta.span()));
   GDF_RETURN_IF_ERROR(trainer->model().SetParameters(theta.span()));
+  const absl::StatusOr<train::Fragments> fragments = train::Fragments::Create(
+      trainer->model().num_params(), static_cast<uint64_t>(job_->spec().rounds.fragments));
+  GDF_RETURN_IF_ERROR(Annotate(fragments.status(), "rounds.fragments"));
   job_->ReleaseInputs();
   trainer_ = std::move(trainer);
+  deltas_.emplace(trainer_->model(), *fragments);
   return absl::OkStatus();
 }
 
@@ -203,23 +207,31 @@ SessionServer::Reply SessionServer::Read(Message&) {
 SessionServer::Reply SessionServer::Apply(Message& request) {
   GDF_RETURN_IF_ERROR(CheckFds(request, 1));
   FieldReader fields(request.body);
-  const RoundId round{fields.Word("round")};
+  const uint64_t fragment = fields.Word("fragment");
+  const double mixing = fields.Number("mixing");
+  if (!(mixing >= 0 && mixing <= 1)) fields.Fail("mixing", "must be 0 to 1");
   GDF_RETURN_IF_ERROR(fields.status());
+  const uint64_t num_params = deltas_ && fragment < deltas_->fragments().count()
+                                  ? deltas_->fragments().size(fragment)
+                                  : model().num_params();
   GDF_ASSIGN_OR_RETURN(SharedSegment theta,
-                       SharedSegment::Open(std::move(request.fds[0]),
-                                           model().num_params() * sizeof(float),
+                       SharedSegment::Open(std::move(request.fds[0]), num_params * sizeof(float),
                                            /*writable=*/false));
-  GDF_RETURN_IF_ERROR(model().SetParameters(theta.floats()));
-  if (trainer_ == nullptr) return MakeReply();  // no delta will be taken
-  theta_.emplace(std::move(theta));
-  applied_ = round;
+  if (deltas_) {
+    GDF_RETURN_IF_ERROR(deltas_->Apply(fragment, std::move(theta), mixing));
+  } else {  // no delta will be taken
+    GDF_RETURN_IF_ERROR(model().SetParameters(theta.floats()));
+  }
   return MakeReply();
 }
 
 SessionServer::Reply SessionServer::Run(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("run"));
-  if (!applied_) return absl::FailedPreconditionError("run: no parameters were applied yet");
+  if (!deltas_->complete()) {
+    return absl::FailedPreconditionError("run: no parameters were applied yet");
+  }
   GDF_ASSIGN_OR_RETURN(const train::RunRequest run, train::RunRequestFromJson(request.body));
+  deltas_->StepsTaken();
   if (run.from_step) trainer_->set_step(*run.from_step);
   if (run.stream) {
     GDF_RETURN_IF_ERROR(
@@ -246,72 +258,27 @@ SessionServer::Reply SessionServer::Run(Message& request) {
   result.last_loss = ran->last_loss;
   result.tokens = ran->tokens;
   result.compute = absl::Seconds(ran->seconds);
-  result.cursor = trainer_->cursor();
+  result.cursor = trainer_->CursorAfter(run.claim_until_step.value_or(trainer_->step()));
   return MakeReply(train::ToJson(result));
-}
-
-// The residual outlives a change of codec or options.
-absl::Status SessionServer::UseCodec(const train::EmitRequest& request) {
-  const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
-  GDF_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec,
-                       compress::Codec::Create(request.codec));
-  if (feedback_) {
-    GDF_RETURN_IF_ERROR(feedback_->Use(codec.get(), options));
-  } else {
-    GDF_ASSIGN_OR_RETURN(
-        feedback_, compress::ErrorFeedback::Create(model().num_params(), codec.get(), options));
-  }
-  codec_ = std::move(codec);
-  return absl::OkStatus();
 }
 
 SessionServer::Reply SessionServer::Emit(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("emit"));
   GDF_ASSIGN_OR_RETURN(const train::EmitRequest emit, train::EmitRequestFromJson(request.body));
-  if (emitted_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("emit: the delta of round ", emitted_->value, " is not settled"));
-  }
-  if (applied_ != emit.round) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("emit: the parameters of round ", emit.round.value, " were not applied"));
-  }
-  GDF_RETURN_IF_ERROR(UseCodec(emit));
   const double started = options_.now_seconds();
-  const uint64_t bytes = codec_->PackedSize(model().num_params());
-  if (bytes > window_->bytes().size()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("emit: the segment is too small for ", bytes, " bytes"));
-  }
-  const auto delta = [this](uint64_t first, absl::Span<float> out) -> absl::Status {
-    GDF_RETURN_IF_ERROR(model().CopyParameters(first, out));
-    const float* theta = theta_->floats().data() + first;
-    for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
-    return absl::OkStatus();
-  };
-  const absl::Status staged = feedback_->Stage(delta, window_->bytes().subspan(0, bytes), emit.rounding_seed);
-  if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
-  GDF_RETURN_IF_ERROR(staged);
-  emitted_ = emit.round;
-  applied_.reset();
-  theta_.reset();
   train::EmitResult result;
-  result.norm = feedback_->last_norm();
+  GDF_RETURN_IF_ERROR(deltas_->Stage(emit, window_->bytes(), &result.norm));
   result.compute = absl::Seconds(options_.now_seconds() - started);
   return MakeReply(train::ToJson(result));
 }
 
 SessionServer::Reply SessionServer::Settle(Message& request) {
+  GDF_RETURN_IF_ERROR(RequireTrainer("settle"));
   FieldReader fields(request.body);
   const RoundId round{fields.Word("round")};
   const bool applied = fields.Bool("applied");
   GDF_RETURN_IF_ERROR(fields.status());
-  if (emitted_ != round) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("settle: no delta of round ", round.value, " waits for it"));
-  }
-  GDF_RETURN_IF_ERROR(feedback_->Settle(applied));
-  emitted_.reset();
+  GDF_RETURN_IF_ERROR(deltas_->Settle(round, applied));
   return MakeReply();
 }
 
@@ -320,9 +287,13 @@ SessionServer::Reply SessionServer::Evaluate(Message& request) {
   FieldReader fields(request.body);
   const int64_t max_batches = fields.Int("max_batches");
   GDF_RETURN_IF_ERROR(fields.status());
-  const absl::StatusOr<EvalResult> result = trainer_->Evaluate(max_batches);
-  if (!result.ok()) return AsDataLoss(result.status());
-  return MakeReply(train::ToJson(train::EvalResult{result->loss, result->tokens}));
+  EvalResult result;
+  const absl::Status evaluated = deltas_->AtTheta([&]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(result, trainer_->Evaluate(max_batches));
+    return absl::OkStatus();
+  });
+  if (!evaluated.ok()) return AsDataLoss(evaluated);
+  return MakeReply(train::ToJson(train::EvalResult{result.loss, result.tokens}));
 }
 
 // The trainer's inner state, then the residual (docs/formats/inner-state.md).
@@ -346,12 +317,7 @@ SessionServer::Reply SessionServer::Save(Message& request) {
   const uint64_t inner_bytes = trainer_->state_bytes();
   const uint64_t from = std::max(offset, inner_bytes);
   const absl::Span<uint8_t> rest = out.subspan(std::min<uint64_t>(from - offset, out.size()));
-  if (feedback_) {
-    const absl::Span<const uint8_t> residual = tensor::AsBytes(feedback_->residual());
-    std::copy_n(residual.data() + (from - inner_bytes), rest.size(), rest.data());
-  } else {
-    std::fill(rest.begin(), rest.end(), uint8_t{0});
-  }
+  deltas_->SaveResiduals((from - inner_bytes) / sizeof(float), rest);
   return MakeReply({{"bytes", state_bytes()}});
 }
 
@@ -381,26 +347,21 @@ SessionServer::Reply SessionServer::Restore(Message& request) {
 }
 
 absl::Status SessionServer::RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece) {
-  if (!feedback_) {
-    train::EmitRequest codec;
-    codec.codec = job_->spec().rounds.codecs.front();
-    GDF_RETURN_IF_ERROR(UseCodec(codec));
-  }
-  emitted_.reset();
   GDF_RETURN_IF_ERROR(trainer_->RestoreState(offset, piece));
   const uint64_t inner_bytes = trainer_->state_bytes();
   const uint64_t from = std::max(offset, inner_bytes);
   const absl::Span<const uint8_t> rest =
       piece.subspan(std::min<uint64_t>(from - offset, piece.size()));
   // The window begins at a page, and pieces at multiples of four.
-  return feedback_->Restore((from - inner_bytes) / sizeof(float),
-                            {reinterpret_cast<const float*>(rest.data()), rest.size() / sizeof(float)});
+  return deltas_->RestoreResiduals(
+      (from - inner_bytes) / sizeof(float),
+      {reinterpret_cast<const float*>(rest.data()), rest.size() / sizeof(float)},
+      job_->spec().rounds.codecs.front());
 }
 
 absl::Status SessionServer::ForgetInnerState() {
   restored_ = 0;
-  emitted_.reset();
-  feedback_.reset();
+  deltas_->ForgetResiduals();
   return trainer_->ResetState();
 }
 

@@ -12,12 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/compress/codec.h"
-#include "core/compress/error_feedback.h"
 #include "core/tensor/flat_buffer.h"
 #include "core/train/message_socket.h"
 #include "core/train/shared_segment.h"
 #include "core/train/worker_session.h"
+#include "gdfd/worker/deltas.h"
 #include "gdfd/worker/loaded_job.h"
 #include "gdfd/worker/trainer.h"
 
@@ -61,7 +60,6 @@ class SessionServer {
   Reply Export(train::Message& request);
 
   absl::Status CreateModel(const train::LoadRequest& request);
-  absl::Status UseCodec(const train::EmitRequest& request);
   absl::Status RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece);
   absl::Status ForgetInnerState();
   uint64_t state_bytes() const;  // of a saved state
@@ -78,13 +76,8 @@ class SessionServer {
   std::unique_ptr<Trainer> trainer_;          // of a job with data
   std::unique_ptr<LanguageModel> sampled_;    // of one without
   std::optional<train::SharedSegment> window_;
-  std::optional<train::SharedSegment> theta_;  // θ_t, from Apply to Emit
-  std::optional<RoundId> applied_;             // the round of theta_
+  std::optional<Deltas> deltas_;              // beside trainer_
   uint64_t restored_ = 0;  // bytes of a state that is being restored, 0 when none is
-
-  std::unique_ptr<compress::Codec> codec_;
-  std::optional<compress::ErrorFeedback> feedback_;
-  std::optional<RoundId> emitted_;  // and not settled
 };
 
 }  // namespace gdf::worker

@@ -104,6 +104,14 @@ absl::Status Trainer::SetStream(int64_t member_index, int64_t num_members, data:
   return absl::OkStatus();
 }
 
+data::Cursor Trainer::CursorAfter(int64_t step) const {
+  data::Sampler ahead = sampler_;
+  std::vector<int64_t> starts(static_cast<size_t>(options_.train.batch_size));
+  const int64_t passes = (step - step_) * options_.train.gradient_accumulation;
+  for (int64_t pass = 0; pass < passes; ++pass) ahead.Next(absl::MakeSpan(starts));
+  return ahead.cursor();
+}
+
 // Forward and backward passes of one step: the gradients are those of the mean loss over all
 // tokens of the step, which is returned.
 double Trainer::ComputeGradients() {

@@ -77,6 +77,8 @@ class Trainer {
   // Goes on as if so many were done: for a member that joined late.
   void set_step(int64_t step) { step_ = step; }
   data::Cursor cursor() const { return sampler_.cursor(); }
+  // Where it will be after step `step`, which is not before step().
+  data::Cursor CursorAfter(int64_t step) const;
 
   // Runs `steps` optimiser steps of gradient_accumulation passes each. `on_step`, when given, sees
   // each; false from it ends the run after that step. kInvalidArgument when a loss or gradient is

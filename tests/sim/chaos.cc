@@ -29,6 +29,14 @@ JobOptions RandomJob(SeededRng& rng) {
   return options;
 }
 
+// The rounds exchange fragments, and the nodes may train on meanwhile.
+void Stream(SeededRng& rng, JobOptions& options) {
+  options.num_params = 9001;  // enough for three fragments
+  options.fragments = 1 + static_cast<int64_t>(rng.Below(3));
+  options.delay_steps = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(options.inner_steps)));
+  options.mixing = 0.5 * static_cast<double>(rng.Below(2));
+}
+
 // One run's faults. Everything is undone by kFaultsEnd.
 class Chaos {
  public:
@@ -141,12 +149,14 @@ class Chaos {
 
 std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)>& say) {
   SeededRng rng(MixSeed(seed, 0x6368616f73));
-  const JobOptions options = RandomJob(rng);
+  JobOptions options = RandomJob(rng);
+  SeededRng streaming(MixSeed(seed, 0x73747265616d));  // of its own: the other jobs' histories stay as they were
+  if (streaming.Below(4) == 1) Stream(streaming, options);
   SimJob job(seed, options);
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
-                     options.inner_steps, " steps; ", options.num_params, " parameters as ",
-                     options.codecs.back().ToString()));
+                     options.inner_steps, " steps, ", options.delay_steps, " of them delay; ", options.num_params,
+                     " parameters in ", options.fragments, " fragments as ", options.codecs.back().ToString()));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

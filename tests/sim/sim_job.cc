@@ -14,8 +14,6 @@ constexpr JobId kJob{7};
 const Digest kSubmission = HashBytes("submission");
 constexpr char kFolder[] = "/jobs/j7/state";
 constexpr int kMaxStarts = 3;
-constexpr float kOuterRate = 0.7f;
-constexpr float kOuterMomentum = 0.9f;
 
 config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   config::JobSpec spec;
@@ -23,9 +21,11 @@ config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   spec.train.steps = options.rounds * options.inner_steps;
   spec.train.batch_size = 1;
   spec.train.seed = seed;
-  spec.rounds.inner_steps = options.inner_steps;
-  spec.rounds.outer.lr = 0.7;
-  spec.rounds.outer.momentum = 0.9;
+  spec.rounds.inner_steps = options.inner_steps * options.fragments;
+  spec.rounds.fragments = options.fragments;
+  spec.rounds.delay_steps = options.delay_steps;
+  spec.rounds.mixing = options.mixing;
+  spec.rounds.outer = options.outer;
   spec.rounds.codecs = options.codecs;
   spec.rounds.error_feedback = options.codecs.back().kind != config::CodecKind::kFp32;
   spec.rounds.round_deadline = options.round_deadline;
@@ -123,6 +123,13 @@ SimWorkerOptions SimJob::WorkerOptions(const Node& node) const {
   options.seed = seed_;
   options.node = node.id;
   options.step_time = node.step_time;
+  options.fragments = static_cast<uint64_t>(options_.fragments);
+  options.constant_gradient = options_.constant_gradient;
+  if (before_step_) {
+    options.before_step = [this, index = IndexOf(node.id)](int64_t step, absl::Span<const float> local) {
+      before_step_(index, step, local);
+    };
+  }
   return options;
 }
 
@@ -420,7 +427,10 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
                         const std::vector<Buffer>& packed) const {
   const wire::Receipt& receipt = round.commit->receipt;
   const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(options_.codecs[receipt.codec]);
-  const size_t n = options_.num_params;
+  const train::Fragments fragments =
+      *train::Fragments::Create(options_.num_params, static_cast<uint64_t>(options_.fragments));
+  const uint64_t fragment = receipt.tag.round.value % fragments.count();
+  const size_t n = fragments.size(fragment);
   std::vector<float> mean(n);
   std::vector<float> decoded(n);
   float total = 0;
@@ -438,10 +448,19 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
   }
   const absl::Span<const float> theta = before.state->theta.span();
   const absl::Span<const float> momentum = before.state->momentum.span();
-  for (size_t k = 0; k < n; ++k) {  // Nesterov
-    const float m = kOuterMomentum * momentum[k] + mean[k];
-    const float next = theta[k] - kOuterRate * (mean[k] + kOuterMomentum * m);
-    if (next != round.state->theta.span()[k] || m != round.state->momentum.span()[k]) return false;
+  const float rate = static_cast<float>(options_.outer.lr);
+  const float mu = static_cast<float>(options_.outer.momentum);
+  const size_t begin = fragments.begin(fragment);
+  for (size_t k = 0; k < options_.num_params; ++k) {  // Nesterov, or SGD without momentum
+    const bool in = k >= begin && k - begin < n;
+    float m = momentum.empty() ? 0 : momentum[k];
+    float next = theta[k];
+    if (in) {
+      m = mu * m + mean[k - begin];
+      next = theta[k] - rate * (momentum.empty() ? m : mean[k - begin] + mu * m);
+    }
+    if (next != round.state->theta.span()[k]) return false;
+    if (!momentum.empty() && m != round.state->momentum.span()[k]) return false;
   }
   return true;
 }

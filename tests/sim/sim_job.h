@@ -30,9 +30,14 @@ struct JobOptions {
   int nodes = 4;
   int min_nodes = 2;
   int64_t rounds = 3;
-  int64_t inner_steps = 4;
+  int64_t inner_steps = 4;  // of a round
+  int64_t fragments = 1;
+  int64_t delay_steps = 0;
+  double mixing = 0;
   uint64_t num_params = 1000;
   std::vector<config::CodecSpec> codecs = {{config::CodecKind::kInt8, 64}};
+  config::OuterSpec outer = {};
+  std::optional<float> constant_gradient = {};  // see SimWorkerOptions
   int64_t checkpoint_every = 1;
   absl::Duration round_deadline = absl::Minutes(2);
   NetworkOptions network = {};
@@ -78,6 +83,10 @@ class SimJob {
   // What the worker of `node` fails with from now on; null: nothing.
   void set_worker_fault(int node, SimWorker::Fault fault) { nodes_[node]->worker_fault = std::move(fault); }
   void set_step_time(int node, absl::Duration time) { nodes_[node]->step_time = time; }
+  // Told a node's local parameters before each of its steps. Of workers that start from now on.
+  void set_before_step(std::function<void(int node, int64_t step, absl::Span<const float> local)> told) {
+    before_step_ = std::move(told);
+  }
   // Asked before each change of the node's disk.
   void set_disk_fault(int node, FaultyFiles::Before before) { nodes_[node]->files.set_before(std::move(before)); }
   MemoryFileSystem& disk(int node) { return nodes_[node]->disk; }
@@ -163,6 +172,7 @@ class SimJob {
   std::map<RoundId, checkpoint::OuterStatePtr> seen_;  // states that a node has shown as committed
   std::string violations_;
   std::function<void(const std::string&)> say_;
+  std::function<void(int, int64_t, absl::Span<const float>)> before_step_;
   std::function<void(const wire::ReportJob&)> on_report_;
   std::function<bool(int)> sees_offline_ = [this](int node) { return !Up(node); };
   bool may_roll_back_ = false;

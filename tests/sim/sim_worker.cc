@@ -33,6 +33,8 @@ SimWorker::SimWorker(Executor& executor, SimWorkerOptions options, EmitJournal* 
       lock_(executor),
       timing_(MixSeed(options.seed, 2, options.node.digest().bytes[0])),
       theta_(InitialTheta(options)),
+      fragments_(*train::Fragments::Create(options.num_params, options.fragments)),
+      parts_(options.fragments),
       velocity_(options.num_params),
       residual_(options.num_params),
       exit_(executor) {}
@@ -53,7 +55,9 @@ train::LoadResult SimWorker::Loaded(const SimWorkerOptions& options) {
 
 std::vector<float> SimWorker::InitialTheta(const SimWorkerOptions& options) {
   std::vector<float> theta(options.num_params);
-  for (uint64_t i = 0; i < theta.size(); ++i) theta[i] = 2.0f * Uniform(options.seed, 3, i);
+  for (uint64_t i = 0; i < theta.size(); ++i) {
+    theta[i] = options.constant_gradient ? 1.0f : 2.0f * Uniform(options.seed, 3, i);
+  }
   return theta;
 }
 
@@ -81,19 +85,38 @@ Task<absl::Status> SimWorker::ReadParameters(absl::Span<float> out) {
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> SimWorker::Apply(RoundId round, absl::Span<const float> theta) {
+Task<absl::Status> SimWorker::Apply(train::ApplyRequest request) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("apply"));
-  GDF_CHECK(theta.size() == options_.num_params);
-  theta_.assign(theta.begin(), theta.end());
-  reference_ = theta_;
-  applied_ = round;
+  GDF_CHECK(request.fragment < parts_.size() && request.theta.size() == fragments_.size(request.fragment));
+  const absl::Span<float> local = fragments_.Slice(absl::MakeSpan(theta_), request.fragment);
+  const float mixing = static_cast<float>(request.mixing);
+  for (size_t i = 0; i < local.size(); ++i) {
+    local[i] = mixing == 0 ? request.theta[i] : (1 - mixing) * request.theta[i] + mixing * local[i];
+  }
+  parts_[request.fragment].reference.emplace(request.theta.begin(), request.theta.end());
+  parts_[request.fragment].applied = true;
+  applied_ = request.round;
   co_return absl::OkStatus();
+}
+
+std::vector<float> SimWorker::Theta() const {
+  std::vector<float> theta = theta_;
+  for (uint64_t i = 0; i < parts_.size(); ++i) {
+    if (!parts_[i].reference) continue;
+    const absl::Span<float> part = fragments_.Slice(absl::MakeSpan(theta), i);
+    std::copy(parts_[i].reference->begin(), parts_[i].reference->end(), part.begin());
+  }
+  return theta;
 }
 
 // One sample of the data is one noise vector; members share the sequence of samples by turns.
 void SimWorker::Step(int64_t position) {
+  if (options_.constant_gradient) {
+    for (float& value : theta_) value -= *options_.constant_gradient;
+    return;
+  }
   for (uint64_t i = 0; i < theta_.size(); ++i) {
     const float noise = kNoise * Uniform(options_.seed, 4 + static_cast<uint64_t>(position), i);
     const float gradient = theta_[i] - Target(options_, i) + noise;
@@ -104,7 +127,8 @@ void SimWorker::Step(int64_t position) {
 
 Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
-  if (!reference_) co_return absl::FailedPreconditionError("Run before Apply");
+  const bool applied = std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.applied; });
+  if (!applied) co_return absl::FailedPreconditionError("Run before Apply");
   if (request.from_step) step_ = *request.from_step;
   if (request.stream) stream_ = *request.stream;
   train::RunResult result;
@@ -112,6 +136,7 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
   while (step_ < request.until_step) {
     co_await Sleep(executor_, options_.step_time * (1 + timing_.Unit() / 2));
     GDF_CO_RETURN_IF_ERROR(Ready("run"));
+    if (options_.before_step) options_.before_step(step_, theta_);
     Step(stream_.cursor.position + stream_.member_index);
     stream_.cursor.position += stream_.num_members;
     ++step_;
@@ -125,6 +150,7 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
   result.tokens = result.steps * options_.tokens_per_step;
   result.compute = executor_.clock().Monotonic() - begin;
   result.cursor = stream_.cursor;
+  result.cursor.position += (request.claim_until_step.value_or(step_) - step_) * stream_.num_members;
   co_return result;
 }
 
@@ -132,27 +158,32 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("emit"));
-  if (applied_ != request.round || !reference_ || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
+  Part& part = parts_[request.fragment];
+  if (!part.reference || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
+  const uint64_t begin = fragments_.begin(request.fragment);
+  const uint64_t size = fragments_.size(request.fragment);
+  GDF_CHECK(request.num_params == size);
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(request.codec));
   const compress::ErrorFeedbackOptions feedback_options{static_cast<float>(request.beta), request.max_norm};
-  if (!feedback_) {
+  if (!part.feedback) {
     GDF_CO_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
-                            compress::ErrorFeedback::Create(options_.num_params, codec.get(), feedback_options));
-    feedback_ = std::move(feedback);
-    GDF_CO_RETURN_IF_ERROR(feedback_->Restore(0, residual_));
+                            compress::ErrorFeedback::Create(size, codec.get(), feedback_options));
+    part.feedback = std::move(feedback);
+    GDF_CO_RETURN_IF_ERROR(part.feedback->Restore(0, absl::MakeConstSpan(residual_).subspan(begin, size)));
   } else {
-    GDF_CO_RETURN_IF_ERROR(feedback_->Use(codec.get(), feedback_options));
+    GDF_CO_RETURN_IF_ERROR(part.feedback->Use(codec.get(), feedback_options));
   }
-  codec_ = std::move(codec);
-  std::vector<float> delta(theta_.size());
-  for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*reference_)[i] - theta_[i];
-  std::vector<uint8_t> packed(codec_->PackedSize(delta.size()));
-  GDF_CO_RETURN_IF_ERROR(feedback_->Stage(delta, absl::MakeSpan(packed), request.rounding_seed));
-  reference_.reset();
+  part.codec = std::move(codec);
+  std::vector<float> delta(size);
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*part.reference)[i] - theta_[begin + i];
+  std::vector<uint8_t> packed(part.codec->PackedSize(delta.size()));
+  GDF_CO_RETURN_IF_ERROR(part.feedback->Stage(delta, absl::MakeSpan(packed), request.rounding_seed));
+  part.reference.reset();
   unsettled_ = request.round;
+  emitted_ = request.fragment;
   train::EmitResult result;
   result.packed = Buffer(std::move(packed));
-  result.norm = feedback_->last_norm();
+  result.norm = part.feedback->last_norm();
   (*journal_)[{options_.node, request.round}].push_back(result.packed);
   co_return result;
 }
@@ -162,25 +193,30 @@ Task<absl::Status> SimWorker::Settle(RoundId round, bool applied) {
   GDF_CO_RETURN_IF_ERROR(Ready("settle"));
   if (unsettled_ != round) co_return absl::FailedPreconditionError("Settle of another round");
   unsettled_.reset();
-  co_return feedback_->Settle(applied);
+  co_return parts_[emitted_].feedback->Settle(applied);
 }
 
 Task<absl::StatusOr<train::EvalResult>> SimWorker::Evaluate(int64_t) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, options_.step_time);
   GDF_CO_RETURN_IF_ERROR(Ready("evaluate"));
-  co_return train::EvalResult{Loss(options_, theta_), 1000};
+  co_return train::EvalResult{Loss(options_, Theta()), 1000};
 }
 
 Task<absl::Status> SimWorker::Save(train::StateSink sink) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
   GDF_CO_RETURN_IF_ERROR(Ready("save"));
-  const absl::Span<const float> residual = feedback_ ? feedback_->residual() : absl::MakeConstSpan(residual_);
+  std::vector<float> residual = residual_;
+  for (uint64_t i = 0; i < parts_.size(); ++i) {
+    if (!parts_[i].feedback) continue;
+    const absl::Span<const float> part = parts_[i].feedback->residual();
+    std::copy(part.begin(), part.end(), residual.begin() + static_cast<ptrdiff_t>(fragments_.begin(i)));
+  }
   ByteWriter out;
   out.U64(static_cast<uint64_t>(step_));
   out.Bytes(AsString(tensor::AsBytes(velocity_)));
-  out.Bytes(AsString(tensor::AsBytes(residual)));
+  out.Bytes(AsString(tensor::AsBytes(absl::MakeConstSpan(residual))));
   Buffer state(out.Take());
   co_return co_await sink(std::move(state));
 }

@@ -15,6 +15,7 @@
 #include "core/base/rng.h"
 #include "core/compress/error_feedback.h"
 #include "core/rounds/async_lock.h"
+#include "core/train/fragments.h"
 #include "core/train/worker_session.h"
 
 namespace gdf::sim {
@@ -28,6 +29,11 @@ struct SimWorkerOptions {
   NodeId node;
   absl::Duration step_time = absl::Milliseconds(100);  // about: each step is up to half as long again
   int64_t tokens_per_step = 32;
+  uint64_t fragments = 1;
+  // Instead of the quadratic: every parameter begins at 1 and has this gradient, of which the inner SGD takes all.
+  std::optional<float> constant_gradient = {};
+  // Told the local parameters before each step.
+  std::function<void(int64_t step, absl::Span<const float> local)> before_step = {};
 };
 
 class SimWorker : public train::WorkerSession {
@@ -46,7 +52,7 @@ class SimWorker : public train::WorkerSession {
 
   Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest request) override;
   Task<absl::Status> ReadParameters(absl::Span<float> out) override;
-  Task<absl::Status> Apply(RoundId round, absl::Span<const float> theta) override;
+  Task<absl::Status> Apply(train::ApplyRequest request) override;
   Task<absl::StatusOr<train::RunResult>> Run(train::RunRequest request) override;
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
   Task<absl::Status> Settle(RoundId round, bool applied) override;
@@ -59,6 +65,14 @@ class SimWorker : public train::WorkerSession {
   void Kill() override;
 
  private:
+  struct Part {  // of a fragment
+    std::optional<std::vector<float>> reference;  // θ_t, from Apply to Emit
+    bool applied = false;
+    std::unique_ptr<compress::Codec> codec;
+    std::optional<compress::ErrorFeedback> feedback;
+  };
+
+  std::vector<float> Theta() const;  // the references, and local parameters where there is none
   void Step(int64_t position);
   absl::Status Ready(std::string_view call) const;
 
@@ -69,15 +83,15 @@ class SimWorker : public train::WorkerSession {
   rounds::AsyncLock lock_;  // calls are served one after the other
   SeededRng timing_;
   std::vector<float> theta_;
-  std::optional<std::vector<float>> reference_;  // θ_t, from Apply to Emit
+  const train::Fragments fragments_;
+  std::vector<Part> parts_;
   std::optional<RoundId> applied_;
   int64_t step_ = 0;
   train::DataStream stream_;
   std::vector<float> velocity_;
   std::vector<float> residual_;  // carried until there is a codec to hold it
-  std::unique_ptr<compress::Codec> codec_;
-  std::optional<compress::ErrorFeedback> feedback_;
   std::optional<RoundId> unsettled_;
+  uint64_t emitted_ = 0;  // the fragment of unsettled_
   bool killed_ = false;
   OneShot<train::ExitInfo> exit_;
 };

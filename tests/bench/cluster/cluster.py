@@ -1,4 +1,4 @@
-"""A network of gdfd processes on loopback, for benchmarks. They end with the `with` block."""
+"""A network of gdfd processes on loopback or over a shaped link, for benchmarks. They end with the `with` block."""
 import json
 import os
 import pathlib
@@ -11,18 +11,25 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 class Cluster:
-    """`nodes` daemons in one network; `gdfctl(1, ...)` speaks to the first, its coordinator."""
+    """`nodes` daemons in one network; `gdfctl(1, ...)` speaks to the first, its coordinator. With `mbit` there are two of
+    them, each in a network namespace of its own, and a link of so many Mbit/s each way between them (as root)."""
 
-    def __init__(self, programs, nodes, threads=1):
+    def __init__(self, programs, nodes, threads=1, mbit=None):
         self.programs = pathlib.Path(programs).resolve()
         self.threads = threads
         self.count = nodes
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gdf-bench-"))
         self.processes = []
         self.seconds_to_ready = []
+        self.mbit = mbit
+        self.namespaces = [f"gdf-bench-{os.getpid()}-{number}" for number in range(1, nodes + 1)] if mbit else []
+        if mbit and nodes != 2:
+            raise ValueError("a shaped link joins two nodes")
 
     def __enter__(self):
         try:
+            if self.mbit:
+                self._shape()
             for number in range(1, self.count + 1):
                 self._start(number)
             self.gdfctl(1, "network", "create", "bench")
@@ -40,7 +47,21 @@ class Cluster:
             process.terminate()
         for process in self.processes:
             process.wait(timeout=30)
+        for namespace in self.namespaces:
+            subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _shape(self):
+        run = lambda *command: subprocess.run(command, check=True)
+        for namespace in self.namespaces:
+            run("ip", "netns", "add", namespace)
+        a, b = self.namespaces
+        run("ip", "link", "add", "link0", "netns", a, "type", "veth", "peer", "name", "link0", "netns", b)
+        for number, namespace in enumerate(self.namespaces, 1):
+            run("ip", "-n", namespace, "address", "add", f"10.201.0.{number}/30", "dev", "link0")
+            for device in ("lo", "link0"):
+                run("ip", "-n", namespace, "link", "set", device, "up")
+            run("tc", "-n", namespace, "qdisc", "add", "dev", "link0", "root", "tbf", "rate", f"{self.mbit:.3f}mbit", "burst", "64kb", "latency", "100ms")
 
     def _start(self, number):
         state = self.folder / f"node{number}"
@@ -49,9 +70,11 @@ class Cluster:
         read_end, write_end = os.pipe()
         started = time.monotonic()
         with open(state / "log", "w") as log:
+            inside = ["ip", "netns", "exec", self.namespaces[number - 1]] if self.mbit else []
+            listen = f"10.201.0.{number}:0" if self.mbit else "127.0.0.1:0"
             process = subprocess.Popen(
-                [self.programs / "gdfd", "--config", state / "gdfd.yaml", "--state-dir", state / "state",
-                 "--control-socket", state / "socket", "--listen", "127.0.0.1:0", "--name", f"node{number}",
+                inside + [self.programs / "gdfd", "--config", state / "gdfd.yaml", "--state-dir", state / "state",
+                 "--control-socket", state / "socket", "--listen", listen, "--name", f"node{number}",
                  "--ready-fd", str(write_end)], pass_fds=[write_end], stderr=log, start_new_session=True)
         self.processes.append(process)
         os.close(write_end)

@@ -104,6 +104,46 @@ TEST_CASE("four nodes train one model from the submission to the export") {
   CheckReleased(cluster.node(2));
 }
 
+TEST_CASE("nodes exchange fragments while they train on, and end with one model") {
+  Cluster cluster(3);
+  cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");
+  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3, .arguments = {"--wait"}};
+  options.set = {"rounds.fragments=3", "rounds.delay_steps=1", "rounds.codec=int8", "output.checkpoint_every=2"};
+  std::vector<std::string> submit = cluster.JobArguments(options);
+  submit.insert(submit.begin(), {"--json", "submit"});
+  const CtlResult done = cluster.node(0).Ctl(submit);
+  INFO(done.out << done.err);
+  REQUIRE(done.code == 0);
+  const Json job = done.json()["job"];
+  CHECK(job["phase"] == "succeeded");
+  CHECK(job["rounds_done"] == 24);
+  const std::string id = job["id"];
+  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  // A round is two steps, of which the second is taken during the exchange and counts with the next round; rounds within
+  // a second are recorded with the next that is due to be validated, which after the first is every third.
+  REQUIRE(rounds.size() >= 8);
+  int64_t steps = 0;
+  for (const Json& round : rounds) {
+    INFO(round.dump());
+    const int64_t number = round["round"];
+    steps += round["tokens"].get<int64_t>() / (3 * kSequences * kTokens);
+    CHECK(steps == 2 * (number + 1) - (number == 23 ? 0 : 1));
+  }
+  REQUIRE(rounds.back()["round"] == 23);
+  CHECK(rounds.back()["validation_loss"] < rounds[1]["validation_loss"]);
+  std::string weights;
+  for (int i = 0; i < 3; ++i) {
+    CHECK(cluster.node(i).Ask({"job", "show", id})["rounds"] == rounds);
+    const std::string folder = cluster.folder() + "/export-" + cluster.node(i).name();
+    cluster.node(i).Ask({"job", "export", id, folder});
+    const std::string here = ReadFile(folder + "/model.safetensors");
+    REQUIRE_FALSE(here.empty());
+    if (i == 0) weights = here;
+    CHECK((here == weights));
+  }
+  CHECK(cluster.node(1).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"})["tokens"] == 8);
+}
+
 TEST_CASE("an export starts another job with the same tokenizer") {
   Cluster cluster(1);
   const auto finish = [&cluster](const std::vector<std::string>& set, const std::string& folder) {

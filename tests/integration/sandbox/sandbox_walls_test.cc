@@ -136,7 +136,7 @@ TEST_CASE("a worker cannot resize a shared segment or write to the one it reads"
   World world;
   const auto worker = world.StartLoaded();
   const std::vector<float> theta(6);
-  REQUIRE(world.Await(worker->Apply(RoundId{0}, theta)).ok());
+  REQUIRE(world.Await(worker->Apply({RoundId{0}, 0, theta})).ok());
   CHECK(world.Order(*worker, "resize-segment") == "EPERM");
   CHECK(world.Order(*worker, "write-theta") == "EPERM");
 }

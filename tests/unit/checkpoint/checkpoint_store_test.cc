@@ -512,5 +512,38 @@ TEST_CASE("the digests of a state name the part that differs") {
   CHECK(VerifyDigests(*state).message().find("momentum of round 3") == 0);
 }
 
+constexpr uint64_t kLeaf = kMerkleLeafBytes / sizeof(float);
+
+TEST_CASE("the digests of a change are those of the whole, and what is unchanged is not read again") {
+  const auto make = [](float value) {
+    auto state = std::make_shared<OuterState>();
+    state->theta = *tensor::FlatBuffer::Zeros(3 * kLeaf + 5);
+    state->momentum = *tensor::FlatBuffer::Zeros(3 * kLeaf + 5);
+    for (size_t i = 0; i < state->theta.size(); ++i) state->theta.data()[i] = value + static_cast<float>(i % 7);
+    return state;
+  };
+  const OuterStateDraft before = make(1);
+  Identify(*before);
+  const auto [first, count] = GENERATE(std::pair<uint64_t, uint64_t>{0, kLeaf}, std::pair<uint64_t, uint64_t>{kLeaf - 1, 2},
+                                       std::pair<uint64_t, uint64_t>{2 * kLeaf, kLeaf + 5}, std::pair<uint64_t, uint64_t>{0, 3 * kLeaf + 5});
+  const OuterStateDraft after = make(1);
+  for (uint64_t i = first; i < first + count; ++i) after->theta.data()[i] = after->momentum.data()[i] = 9;
+  IdentifyChange(*after, *before, first, count);
+  CHECK(VerifyDigests(*after).ok());
+  CHECK(after->id.theta != before->id.theta);
+  // A state that was read has no leaves: everything is hashed.
+  const OuterStateDraft read = make(1);
+  read->id = before->id;
+  const wire::StateId expected = after->id;
+  IdentifyChange(*after, *read, first, count);
+  CHECK(after->id == expected);
+  // A change that is not said is not seen: leaf 1, which holds no part of the first change.
+  if (first == 0 && count == kLeaf) {
+    after->theta.data()[kLeaf + 1] += 1;
+    IdentifyChange(*after, *before, first, count);
+    CHECK(after->id == expected);
+  }
+}
+
 }  // namespace
 }  // namespace gdf::checkpoint

@@ -221,6 +221,10 @@ TEST_CASE("job.yaml: rules between keys") {
        "job.yaml:14:5: 'train.schedule.min_lr' is not used by a constant schedule; remove it"},
       {"inner_steps: 10", "inner_steps: 101",
        "job.yaml:15:16: 'rounds.inner_steps' must be at most train.steps (100), got 101"},
+      {"inner_steps: 10", "inner_steps: 10\n  fragments: 3",
+       "job.yaml:16:14: 'rounds.fragments' must divide rounds.inner_steps (10), got 3"},
+      {"inner_steps: 10", "inner_steps: 10\n  fragments: 2\n  delay_steps: 5",
+       "job.yaml:17:16: 'rounds.delay_steps' must be below the steps of a round (5), got 5"},
       {"codec: int8", "codec: int8\n  error_feedback_beta: 0.95",
        "job.yaml:17:24: 'rounds.error_feedback_beta' must be 1 with outer nesterov, got 0.95: the "
        "residual and the momentum would damp the same deltas; use outer sgd with lr 1"},

@@ -172,16 +172,54 @@ TEST_CASE("any text survives the canonical form") {
   }
 }
 
+void CheckSteps(const JobSpec& spec, int64_t round, RoundSteps expected) {
+  const RoundSteps steps = StepsOfRound(spec, round);
+  CHECK(steps.from == expected.from);
+  CHECK(steps.emit == expected.emit);
+  CHECK(steps.until == expected.until);
+}
+
 TEST_CASE("the last round takes what is left") {
   JobSpec spec;
   spec.train.steps = 105;
   spec.rounds.inner_steps = 50;
   CHECK(NumRounds(spec) == 3);
-  CHECK(InnerStepsOfRound(spec, 0) == 50);
-  CHECK(InnerStepsOfRound(spec, 2) == 5);
+  CheckSteps(spec, 0, {0, 50, 50});
+  CheckSteps(spec, 2, {100, 105, 105});
   spec.train.steps = 100;
   CHECK(NumRounds(spec) == 2);
-  CHECK(InnerStepsOfRound(spec, 1) == 50);
+  CheckSteps(spec, 1, {50, 100, 100});
+}
+
+TEST_CASE("a round is the steps of one fragment, and its last ones are the delay, but at the job's end") {
+  JobSpec spec;
+  spec.train.steps = 20;
+  spec.rounds.inner_steps = 12;
+  spec.rounds.fragments = 2;
+  spec.rounds.delay_steps = 4;
+  CHECK(NumRounds(spec) == 4);
+  CheckSteps(spec, 0, {0, 2, 6});
+  CheckSteps(spec, 2, {12, 14, 18});
+  CheckSteps(spec, 3, {18, 20, 20});
+}
+
+TEST_CASE("with a delay half of the local parameters stays, and figures are per H steps, if nothing else is said") {
+  const std::string text = R"(name: x
+kind: train
+model: {gpt2: {layers: 1, heads: 1, width: 8, context: 8}}
+data: {text: [t]}
+train: {steps: 100, batch_size: 1, optimizer: {lr: 1}}
+rounds: {inner_steps: 12, )";
+  JobSpec spec = Parse(text + "fragments: 3, delay_steps: 2}\n", "job.yaml");
+  CHECK(spec.rounds.mixing == 0.5);
+  CHECK(spec.rounds.validate_every == 3);
+  CHECK(spec.output.checkpoint_every == 3);
+  spec = Parse(text + "delay_steps: 11, mixing: 0.25, validate_every: 2}\n", "job.yaml");
+  CHECK(spec.rounds.fragments == 1);
+  CHECK(spec.rounds.mixing == 0.25);
+  CHECK(spec.rounds.validate_every == 2);
+  CHECK(spec.output.checkpoint_every == 1);
+  CHECK(Parse(text + "}\n", "job.yaml").rounds.mixing == 0);
 }
 
 // Values by hand from the formulas; the cosine is nanoGPT's.
@@ -218,6 +256,22 @@ TEST_CASE("a folder's model must have room for the sequence") {
   shape.context = 255;
   CHECK(ValidateWithShape(spec, shape).message() ==
         "'data.sequence_length' must be at most the model's context (255), got 256");
+}
+
+TEST_CASE("a model must have parameters for each fragment") {
+  JobSpec spec;
+  Gpt2Shape shape;
+  shape.layers = shape.heads = 1;
+  shape.width = 64;
+  shape.ffn_width = 256;
+  shape.context = 8;
+  shape.vocab = 256;
+  const int64_t most = (NumParameters(shape) + 4095) / 4096;
+  spec.rounds.fragments = most;
+  CHECK(ValidateWithShape(spec, shape).ok());
+  spec.rounds.fragments = most + 1;
+  CHECK(std::string(ValidateWithShape(spec, shape).message()).find(
+            "'rounds.fragments' must be at most " + std::to_string(most)) == 0);
 }
 
 }  // namespace

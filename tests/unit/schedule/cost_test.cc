@@ -76,6 +76,18 @@ TEST_CASE("bytes on the wire of reduce-scatter and all-gather") {
   spec.rounds.codecs = {{CodecKind::kInt8, 256}};
 }
 
+TEST_CASE("a round of a fragment costs the wire a fragment, and memory for what it leaves") {
+  JobSpec spec = Spec();
+  spec.rounds.fragments = 5;  // of 160,820 parameters, 629 scales
+  const Cost cost = EstimateCost(Input(&spec, 4));
+  CHECK(cost.num_rounds == 200);
+  CHECK(cost.upload_bytes_per_round == 3 * (160'820 + 4 * 629) / 2);
+  CHECK(Item(cost.host_memory, "packed delta") == 2 * (160'820 + 4 * 629));
+  CHECK(Item(cost.host_memory, "gdfd's mean") == 4 * 160'820);
+  CHECK(Item(cost.host_memory, "local parameters") == 4 * kParams);
+  CHECK(Item(cost.host_memory, "residual") == 4 * kParams);
+}
+
 TEST_CASE("rounds, tokens and parameters") {
   const JobSpec spec = Spec();
   const Cost cost = EstimateCost(Input(&spec, 4));
@@ -164,7 +176,7 @@ TEST_CASE("Llama keeps its own values for the backward pass") {
 }
 
 TEST_CASE("time is told only when a speed is known") {
-  const JobSpec spec = Spec();
+  JobSpec spec = Spec();
   CostInput in = Input(&spec, 4);
   CHECK_FALSE(EstimateCost(in).compute_time.has_value());
   CHECK_FALSE(EstimateCost(in).exchange_time.has_value());
@@ -172,6 +184,10 @@ TEST_CASE("time is told only when a speed is known") {
   in.upload_bytes_per_sec = 1'224'990;  // one round a second
   CHECK(EstimateCost(in).compute_time == absl::Seconds(200));
   CHECK(EstimateCost(in).exchange_time == absl::Seconds(40));
+  spec.rounds.delay_steps = 5;  // of 50, in which a tenth of 200 seconds passes
+  CHECK(EstimateCost(in).exchange_time == absl::Seconds(20));
+  spec.rounds.delay_steps = 25;
+  CHECK(EstimateCost(in).exchange_time == absl::ZeroDuration());
 }
 
 TEST_CASE("the speed of past rounds gives the time of others") {

@@ -47,6 +47,19 @@ TEST_CASE("training learns") {
   CHECK(ValueOf(trainer->Evaluate(0)).loss < 0.5 * before);
 }
 
+TEST_CASE("the cursor of a later step is the one that is there after it") {
+  TrainerOptions options = TinyRun(TinyGpt2(), Train(), Valid());
+  options.train.gradient_accumulation = 3;
+  options.num_members = 2;
+  const auto trainer = Start(options);
+  ValueOf(trainer->RunSteps(100));
+  const data::Cursor later = trainer->CursorAfter(170);  // in the next epoch: 2 * 12 windows a step of 1992
+  CHECK(trainer->CursorAfter(100) == trainer->cursor());
+  ValueOf(trainer->RunSteps(70));
+  CHECK(trainer->cursor() == later);
+  CHECK(later.epoch > 0);
+}
+
 // bfloat16 rounds the products only; parameters, moments and sums stay float32.
 TEST_CASE("bf16 training learns as float32 does") {
   TrainerOptions options = TinyRun(Shape(), Train(), Valid());

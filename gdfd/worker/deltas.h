@@ -1,0 +1,78 @@
+// What a session keeps of the rounds for each fragment of the parameters: θ, from which its delta is taken, and the
+// residual of its error feedback. Free of libtorch's headers.
+#ifndef GDF_GDFD_WORKER_DELTAS_H_
+#define GDF_GDFD_WORKER_DELTAS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "core/compress/codec.h"
+#include "core/compress/error_feedback.h"
+#include "core/train/fragments.h"
+#include "core/train/shared_segment.h"
+#include "core/train/worker_session.h"
+#include "gdfd/worker/language_model.h"
+
+namespace gdf::worker {
+
+// Not thread-safe.
+class Deltas {
+ public:
+  // `model` must outlive it.
+  Deltas(LanguageModel& model, const train::Fragments& fragments)
+      : model_(model), fragments_(fragments), parts_(fragments.count()) {}
+
+  const train::Fragments& fragments() const { return fragments_; }
+
+  // `theta`, as long as the fragment, is kept until its Stage; of the local parameters there the share `mixing` stays.
+  absl::Status Apply(uint64_t fragment, train::SharedSegment theta, double mixing);
+  // Every fragment was applied.
+  bool complete() const;
+  // The local parameters are no longer θ.
+  void StepsTaken();
+
+  // Packs the delta of request.fragment into the beginning of `window`; `norm`: its L2 norm. kFailedPrecondition: it is
+  // not finite, was not applied since it was staged last, or another is not settled, or the window is too small.
+  absl::Status Stage(const train::EmitRequest& request, absl::Span<uint8_t> window, double* norm);
+  // Ends what the Stage of that round began.
+  absl::Status Settle(RoundId round, bool applied);
+
+  // Does `work` with θ in the model, wherever it is kept.
+  absl::Status AtTheta(absl::FunctionRef<absl::Status()> work);
+
+  // The residuals as one buffer of [num_params] float32; zeros where nothing was staged yet. `first` is in floats.
+  void SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const;
+  // Elements `first` and on; drops what is staged. `codec`: of the job.
+  absl::Status RestoreResiduals(uint64_t first, absl::Span<const float> in, const compress::CodecSpec& codec);
+  void ForgetResiduals();
+
+ private:
+  struct Part {
+    std::optional<train::SharedSegment> theta;  // from Apply to Stage
+    bool applied = false;                       // ever
+    bool drifted = false;                       // locally, from θ
+    std::unique_ptr<compress::Codec> codec;     // of the feedback
+    std::optional<compress::ErrorFeedback> feedback;
+  };
+  struct Staged {
+    RoundId round;
+    uint64_t fragment = 0;
+  };
+
+  absl::Status CheckFragment(uint64_t fragment) const;
+  absl::Status Use(uint64_t fragment, const compress::CodecSpec& codec, const compress::ErrorFeedbackOptions& options);
+
+  LanguageModel& model_;
+  const train::Fragments fragments_;
+  std::vector<Part> parts_;
+  std::optional<Staged> staged_;  // and not settled
+};
+
+}  // namespace gdf::worker
+
+#endif  // GDF_GDFD_WORKER_DELTAS_H_

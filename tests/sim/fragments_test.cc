@@ -1,0 +1,154 @@
+// Rounds that exchange one fragment of the parameters each, and during whose exchange the nodes train on.
+#include <catch2/catch.hpp>
+
+#include "tests/sim/sim_job.h"
+
+namespace gdf::sim {
+namespace {
+
+// The fixture of torchft's diloco_regression_test: two replicas, two fragments, gradient 2 with inner SGD 1, outer SGD 2,
+// every fragment exchanged every 6 steps.
+JobOptions Fixture() {
+  JobOptions options;
+  options.nodes = 2;
+  options.num_params = 2 * train::Fragments::kUnit;
+  options.fragments = 2;
+  options.inner_steps = 3;
+  options.rounds = 4;
+  options.codecs = {{config::CodecKind::kFp32, 0}};
+  options.outer = {config::OuterOptimizer::kSgd, 2.0, 0.0};
+  options.constant_gradient = 2.0f;
+  return options;
+}
+
+// Local weights of a fragment before steps 0 to 9, which must be one number each, the same on both nodes.
+std::vector<std::vector<float>> WeightsPerStep(JobOptions options) {
+  std::vector<std::vector<float>> weights(2);
+  const train::Fragments fragments = *train::Fragments::Create(options.num_params, 2);
+  SimJob job(5, options);
+  job.set_before_step([&](int node, int64_t step, absl::Span<const float> local) {
+    for (uint64_t i = 0; i < 2; ++i) {
+      const absl::Span<const float> part = fragments.Slice(local, i);
+      const size_t at = static_cast<size_t>(step);
+      if (at >= 10) return;
+      if (weights[i].size() == at) weights[i].push_back(part[0]);
+      INFO("node " << node << " step " << step << " fragment " << i);
+      REQUIRE(weights[i].size() > at);
+      CHECK(std::all_of(part.begin(), part.end(), [&](float value) { return value == weights[i][at]; }));
+    }
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  return weights;
+}
+
+using Trace = std::vector<float>;
+
+TEST_CASE("weights go as in torchft's fixtures, with and without a delay") {
+  JobOptions options = Fixture();
+  SECTION("delay 0, mixing 0") {
+    const auto weights = WeightsPerStep(options);
+    CHECK(weights[0] == Trace{1, -1, -3, -11, -13, -15, -17, -19, -21, -35});
+    CHECK(weights[1] == Trace{1, -1, -3, -5, -7, -9, -23, -25, -27, -29});  // 1 - 2 * 12 after step 6
+  }
+  SECTION("delay 1, mixing 0.5") {
+    options.delay_steps = 1;
+    options.mixing = 0.5;
+    const auto weights = WeightsPerStep(options);
+    CHECK(weights[0] == Trace{1, -1, -3, -6, -8, -10, -12, -14, -16, -21.5});
+    CHECK(weights[1] == Trace{1, -1, -3, -5, -7, -9, -15, -17, -19, -21});  // (1 - 2 * 10 - 11) / 2 after step 6
+  }
+  // The rest by hand: w' = w - 2 (w - l) for the outer step, then (1 - mixing) w' + mixing l.
+  SECTION("delay 0, mixing 0.5") {
+    options.mixing = 0.5;
+    CHECK(WeightsPerStep(options)[0] == Trace{1, -1, -3, -8, -10, -12, -14, -16, -18, -24.5});
+  }
+  SECTION("delay 1, mixing 0") {
+    options.delay_steps = 1;
+    CHECK(WeightsPerStep(options)[0] == Trace{1, -1, -3, -7, -9, -11, -13, -15, -17, -27});
+  }
+}
+
+JobOptions FourNodes() {
+  JobOptions options;
+  options.num_params = 9001;
+  options.fragments = 3;
+  options.inner_steps = 5;
+  options.delay_steps = 3;
+  options.mixing = 0.5;
+  options.rounds = 7;
+  return options;
+}
+
+TEST_CASE("every round changes its fragment alone, and all nodes agree on every state") {
+  SimJob job(6, FourNodes());
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");  // each state is the outer step of one fragment, by arithmetic written out
+  for (int node = 0; node < job.size(); ++node) {
+    const std::map<RoundId, CommittedRound> rounds = job.Committed(node);
+    REQUIRE(rounds.size() == 8);
+    for (uint64_t round = 1; round <= 7; ++round) {
+      const CommittedRound& committed = rounds.at(RoundId{round});
+      CHECK(committed.state->id == job.Committed(0).at(RoundId{round}).state->id);
+      CHECK(committed.commit->receipt.contributions.size() == 4);
+      // A round's report has the steps since the one before: 2 first, then 5; the last round has no delay.
+      for (const wire::Contribution& c : committed.commit->receipt.contributions) {
+        CHECK(c.tokens == 32 * (round == 1 ? 2 : round == 7 ? 8 : 5));
+      }
+      CHECK(committed.state->id.cursor.position == static_cast<int64_t>(round * 5 * 4));
+    }
+  }
+}
+
+absl::Duration TimeOf(JobOptions options) {
+  SimJob job(7, options);
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  return job.executor().Monotonic();
+}
+
+TEST_CASE("what a round waits for is hidden behind the steps of the delay") {
+  JobOptions options = FourNodes();
+  options.rounds = 30;
+  options.inner_steps = 20;
+  options.network.max_delay = absl::Milliseconds(150);
+  options.delay_steps = 0;
+  const absl::Duration alone = TimeOf(options);
+  options.delay_steps = 19;
+  const absl::Duration overlapped = TimeOf(options);
+  options.delay_steps = 0;
+  options.network.max_delay = absl::Milliseconds(1);
+  const absl::Duration steps = TimeOf(options);  // hardly anything else
+  INFO(alone << ", overlapped " << overlapped << ", steps " << steps);
+  CHECK(alone > 1.3 * steps);
+  CHECK(overlapped < 1.1 * steps);
+}
+
+TEST_CASE("a node that is lost during the delay comes back with theta alone, and the job goes on") {
+  JobOptions options = FourNodes();
+  options.rounds = 40;
+  SimJob job(8, options);
+  bool crashed = false;
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (crashed || message.method != "gdf.exchange/j7" || job.Committed(0).size() < 3) return;
+    crashed = true;
+    job.Crash(2);
+    job.executor().PostAfter(absl::Seconds(3), [&] { job.Restart(2); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  INFO(job.reason());
+  CHECK(crashed);
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  CHECK(job.Committed(2).at(RoundId{40}).commit->receipt.Contributed(job.id(2)));
+}
+
+}  // namespace
+}  // namespace gdf::sim

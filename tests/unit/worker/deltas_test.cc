@@ -1,0 +1,183 @@
+#include "gdfd/worker/deltas.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/tensor/flat_buffer.h"
+#include "tests/unit/worker/test_models.h"
+
+namespace gdf::worker {
+namespace {
+
+// Of two fragments: 8192 parameters and some more.
+config::Gpt2Shape TwoFragments() {
+  config::Gpt2Shape shape = TinyGpt2();
+  shape.width = 32;
+  shape.ffn_width = 64;
+  return shape;
+}
+
+std::vector<float> Filled(uint64_t count, float value) { return std::vector<float>(count, value); }
+
+struct Session {
+  explicit Session(const config::ModelShape& shape = TwoFragments())
+      : model(ValueOf(LanguageModel::Create({.shape = shape}))),
+        fragments(ValueOf(train::Fragments::Create(model->num_params(), 2))),
+        deltas(*model, fragments) {}
+
+  void Apply(uint64_t fragment, float value, double mixing = 0) {
+    train::SharedSegment theta =
+        ValueOf(train::SharedSegment::Create(fragments.size(fragment) * sizeof(float), train::SharedSegment::Peer::kReads));
+    for (float& v : theta.floats()) v = value;
+    RequireOk(deltas.Apply(fragment, std::move(theta), mixing));
+  }
+  // Local steps that leave every parameter at `value`.
+  void Step(float value) {
+    RequireOk(model->SetParameters(Filled(model->num_params(), value)));
+    deltas.StepsTaken();
+  }
+  absl::Status Stage(uint64_t round, uint64_t fragment, std::string_view codec = "fp32") {
+    train::EmitRequest emit;
+    emit.round = RoundId{round};
+    emit.fragment = fragment;
+    emit.codec = *compress::CodecSpec::Parse(codec);
+    emit.beta = 1;
+    window.assign(model->num_params() * sizeof(float), 0);
+    return deltas.Stage(emit, absl::MakeSpan(window), &norm);
+  }
+  std::vector<float> Unpacked(uint64_t fragment, std::string_view codec = "fp32") {
+    const auto decoder = ValueOf(compress::Codec::Create(*compress::CodecSpec::Parse(codec)));
+    std::vector<float> values(fragments.size(fragment));
+    RequireOk(decoder->Decode(absl::MakeConstSpan(window).subspan(0, decoder->PackedSize(values.size())),
+                              absl::MakeSpan(values)));
+    return values;
+  }
+  std::vector<float> Residuals() const {
+    std::vector<float> residuals(model->num_params());
+    deltas.SaveResiduals(0, tensor::AsMutableBytes(absl::MakeSpan(residuals)));
+    return residuals;
+  }
+  std::vector<float> Local(uint64_t fragment) const {
+    std::vector<float> values(fragments.size(fragment));
+    RequireOk(model->CopyParameters(fragments.begin(fragment), absl::MakeSpan(values)));
+    return values;
+  }
+
+  std::unique_ptr<LanguageModel> model;
+  train::Fragments fragments;
+  Deltas deltas;
+  std::vector<uint8_t> window;
+  double norm = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a fragment's delta is taken from its own theta, and the other fragments stay as they are") {
+  Session s;
+  CHECK_FALSE(s.deltas.complete());
+  s.Apply(0, 1);
+  CHECK_FALSE(s.deltas.complete());
+  s.Apply(1, 2);
+  CHECK(s.deltas.complete());
+  s.Step(-3);
+  RequireOk(s.Stage(0, 0));
+  CHECK(s.Unpacked(0) == Filled(s.fragments.size(0), 4));
+  CHECK(s.norm == Approx(4 * std::sqrt(double(s.fragments.size(0)))));
+  RequireOk(s.deltas.Settle(RoundId{0}, true));
+  s.Step(-5);  // during the exchange
+  s.Apply(0, -7, 0.5);
+  CHECK(s.Local(0) == Filled(s.fragments.size(0), -6));  // (-7 - 5) / 2
+  CHECK(s.Local(1) == Filled(s.fragments.size(1), -5));
+  RequireOk(s.Stage(1, 1));
+  CHECK(s.Unpacked(1) == Filled(s.fragments.size(1), 7));
+}
+
+TEST_CASE("what a codec loses of a fragment is added to that fragment's next delta alone") {
+  Session s;
+  s.Apply(0, 0);
+  s.Apply(1, 0);
+  s.Step(-1);
+  RequireOk(s.Stage(0, 0, "topk2:64"));
+  RequireOk(s.deltas.Settle(RoundId{0}, false));
+  const std::vector<float> kept = s.Residuals();
+  for (uint64_t i = 0; i < kept.size(); ++i) {
+    if (kept[i] != (i < s.fragments.size(0) ? 1.0f : 0.0f)) FAIL("element " << i << " is " << kept[i]);
+  }
+  RequireOk(s.Stage(1, 1));
+  CHECK(s.Unpacked(1) == Filled(s.fragments.size(1), 1));
+  RequireOk(s.deltas.Settle(RoundId{1}, true));
+  s.Apply(0, 0);
+  s.Step(-1);
+  RequireOk(s.Stage(2, 0));
+  CHECK(s.Unpacked(0) == Filled(s.fragments.size(0), 2));
+}
+
+TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross fragments") {
+  Session s;
+  s.Apply(0, 0);
+  s.Apply(1, 0);
+  s.Step(-1);
+  RequireOk(s.Stage(0, 1));
+  RequireOk(s.deltas.Settle(RoundId{0}, false));
+  const std::vector<float> saved = s.Residuals();
+  Session other;
+  const uint64_t begin = other.fragments.begin(1);
+  const compress::CodecSpec codec = *compress::CodecSpec::Parse("int8");
+  for (const auto& [first, end] : {std::pair{uint64_t{0}, begin - 3}, std::pair{begin - 3, begin + 5},
+                                   std::pair{begin + 5, saved.size()}}) {
+    RequireOk(other.deltas.RestoreResiduals(first, absl::MakeConstSpan(saved).subspan(first, end - first), codec));
+  }
+  CHECK(other.Residuals() == saved);
+  std::vector<float> piece(8);
+  other.deltas.SaveResiduals(begin - 3, tensor::AsMutableBytes(absl::MakeSpan(piece)));
+  CHECK(piece == std::vector<float>{0, 0, 0, 1, 1, 1, 1, 1});
+  other.deltas.ForgetResiduals();
+  CHECK(other.Residuals() == Filled(saved.size(), 0));
+  const std::vector<float> damaged = {std::nanf("")};
+  CHECK(absl::IsInvalidArgument(other.deltas.RestoreResiduals(0, damaged, codec)));
+}
+
+TEST_CASE("work at theta sees what was applied, and leaves what was there") {
+  Session s;
+  s.Apply(0, 1);
+  s.Apply(1, 2);
+  s.Step(-3);
+  RequireOk(s.Stage(0, 0));  // of which theta is kept no longer
+  RequireOk(s.deltas.AtTheta([&] {
+    CHECK(s.Local(0) == Filled(s.fragments.size(0), -3));
+    CHECK(s.Local(1) == Filled(s.fragments.size(1), 2));
+    return absl::OkStatus();
+  }));
+  s.Apply(0, 1, 0.25);
+  const absl::Status failed = s.deltas.AtTheta([&] {
+    CHECK(s.Local(0) == Filled(s.fragments.size(0), 1));
+    return absl::DataLossError("the loss is not finite");
+  });
+  CHECK(absl::IsDataLoss(failed));
+  CHECK(s.Local(0) == Filled(s.fragments.size(0), 0));  // (3 * 1 - 3) / 4
+  CHECK(s.Local(1) == Filled(s.fragments.size(1), -3));
+}
+
+TEST_CASE("a delta out of turn, not finite or of no fragment is refused") {
+  Session s;
+  const auto says = [](const absl::Status& status, const std::string& text) {
+    INFO(status);
+    return std::string(status.message()).find(text) != std::string::npos;
+  };
+  CHECK(says(s.Stage(3, 1), "the parameters of fragment 1 were not applied for round 3"));
+  CHECK(absl::IsInvalidArgument(s.Stage(3, 2)));
+  CHECK(says(s.deltas.Settle(RoundId{3}, true), "no delta of round 3 waits"));
+  s.Apply(0, 1);
+  s.Apply(1, 1);
+  RequireOk(s.Stage(4, 0));
+  CHECK(says(s.Stage(5, 1), "the delta of round 4 is not settled"));
+  CHECK(says(s.deltas.Settle(RoundId{5}, true), "no delta of round 5 waits"));
+  RequireOk(s.deltas.Settle(RoundId{4}, true));
+  s.Step(std::numeric_limits<float>::infinity());
+  CHECK(absl::IsFailedPrecondition(s.Stage(5, 1)));
+  CHECK(absl::IsInvalidArgument(s.deltas.Apply(
+      2, ValueOf(train::SharedSegment::Create(4, train::SharedSegment::Peer::kReads)), 0)));
+}
+
+}  // namespace gdf::worker
