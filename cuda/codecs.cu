@@ -60,12 +60,15 @@ int32_t RunCodec(GdfCudaSession* session, const char* what, const GdfCudaCodec& 
   }
   void* tables = nullptr;
   if (result == cudaSuccess) result = cudaGetSymbolAddress(&tables, kDctTablesOnDevice);
+  bool known = true;
   if (result == cudaSuccess) {
-    const bool known = start(Arrays{codec, num_values, static_cast<const compress::DctTables*>(tables), Refused(session->refused)},
-                             [&](const auto& kernel) { Launch(*session, kernel); });
-    if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "%s: codec %u is not known", what, codec.kind);
-    result = cudaGetLastError();
+    result = Timed(*session, [&] {
+      known = start(Arrays{codec, num_values, static_cast<const compress::DctTables*>(tables), Refused(session->refused)},
+                    [&](const auto& kernel) { Launch(*session, kernel); });
+      return cudaGetLastError();
+    });
   }
+  if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "%s: codec %u is not known", what, codec.kind);
   if (result == cudaSuccess) {
     result = cudaMemcpyAsync(session->refused_on_host, session->refused, sizeof(*session->refused),
                              cudaMemcpyDeviceToHost, session->stream);

@@ -62,7 +62,8 @@ absl::Status CheckTable(const std::string& path, const GdfCudaPlugin* plugin) {
       plugin->open_session == nullptr || plugin->close_session == nullptr ||
       plugin->allocate == nullptr || plugin->release == nullptr ||
       plugin->copy_to_device == nullptr || plugin->copy_to_host == nullptr ||
-      plugin->encode == nullptr || plugin->decode == nullptr || plugin->accumulate == nullptr) {
+      plugin->copy_on_device == nullptr || plugin->encode == nullptr || plugin->decode == nullptr ||
+      plugin->accumulate == nullptr || plugin->device_time == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA plugin ", path, ": a function of its interface is missing"));
   }
@@ -133,8 +134,8 @@ absl::StatusOr<std::vector<Device>> Plugin::Devices() const {
   for (int32_t i = 0; i < count; ++i) {
     GdfCudaDevice device = {};
     GDF_RETURN_IF_ERROR(Call(plugin_->describe_device, i, &device));
-    devices.push_back(
-        {TextOf(device.name, sizeof(device.name)), device.major, device.minor, device.total_bytes});
+    devices.push_back({TextOf(device.name, sizeof(device.name)), device.major, device.minor,
+                       device.total_bytes, device.memory_bytes_per_sec});
   }
   return devices;
 }
@@ -163,6 +164,14 @@ absl::Status Session::CopyToHost(const DeviceMemory& from, absl::Span<uint8_t> t
               static_cast<const void*>(from.data()), uint64_t{to.size()});
 }
 
+absl::Status Session::CopyOnDevice(const DeviceMemory& from, DeviceMemory& to, uint64_t num_bytes) {
+  for (const DeviceMemory* memory : {&from, static_cast<const DeviceMemory*>(&to)}) {
+    GDF_RETURN_IF_ERROR(CheckRoom("device memory", memory->size(), num_bytes));
+  }
+  return Call(plugin_->copy_on_device, session_.get(), to.data(),
+              static_cast<const void*>(from.data()), num_bytes);
+}
+
 absl::Status Session::Encode(const compress::Codec& codec, const DeviceMemory& values,
                              uint64_t num_values, DeviceMemory& packed,
                              const compress::Rounding& rounding) {
@@ -186,6 +195,12 @@ absl::Status Session::DecodeAccumulate(const compress::Codec& codec, const Devic
   return CallCodec(codec, plugin_->accumulate, session_.get(),
                    static_cast<const uint8_t*>(packed.data()), num_values, weight,
                    static_cast<float*>(acc.data()));
+}
+
+absl::StatusOr<absl::Duration> Session::DeviceTime() const {
+  double seconds = 0;
+  GDF_RETURN_IF_ERROR(Call(plugin_->device_time, session_.get(), &seconds));
+  return absl::Seconds(seconds);
 }
 
 }  // namespace gdf::cuda

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/compress/codec.h"
 #include "cuda/plugin.h"
@@ -28,6 +29,7 @@ struct Device {
   int major = 0;     // compute capability
   int minor = 0;
   uint64_t total_bytes = 0;
+  uint64_t memory_bytes_per_sec = 0;  // what clock and width of its memory allow; 0: not known
 };
 
 // Memory of a session's device; must end before its session does.
@@ -63,6 +65,8 @@ class Session {
   // Between host and the start of device memory. kInvalidArgument when the latter is shorter.
   absl::Status CopyToDevice(absl::Span<const uint8_t> from, DeviceMemory& to);
   absl::Status CopyToHost(const DeviceMemory& from, absl::Span<uint8_t> to);
+  // The first `num_bytes` of one to another. kInvalidArgument when either is shorter.
+  absl::Status CopyOnDevice(const DeviceMemory& from, DeviceMemory& to, uint64_t num_bytes);
 
   // As the functions of `codec`, with its bytes and values, on the start of device memories.
   // kInvalidArgument when a memory is too short for `num_values`, a value is not finite, or the packed
@@ -73,6 +77,10 @@ class Session {
                       DeviceMemory& values);
   absl::Status DecodeAccumulate(const compress::Codec& codec, const DeviceMemory& packed,
                                 uint64_t num_values, float weight, DeviceMemory& acc);
+
+  // How long the device itself, by its clock, was at the last CopyOnDevice, Encode, Decode or DecodeAccumulate that had
+  // any bytes or values: without the launch and what the caller waits beyond it.
+  absl::StatusOr<absl::Duration> DeviceTime() const;
 
  private:
   friend class Plugin;

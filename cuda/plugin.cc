@@ -60,6 +60,19 @@ int32_t CountDevices(int32_t* count, GdfCudaError* error) {
   return Check(result, "counting devices", 0, error);
 }
 
+// 0 where the driver does not say.
+uint64_t AttributeOf(int32_t device, cudaDeviceAttr attribute) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) cudaGetLastError();
+  return static_cast<uint64_t>(std::max(value, 0));
+}
+
+// Two transfers a clock, as every memory of compute capability 8.0 and newer makes them.
+uint64_t MemoryBytesPerSec(int32_t device) {
+  const uint64_t clock_khz = AttributeOf(device, cudaDevAttrMemoryClockRate);
+  return 2 * 1000 * clock_khz * (AttributeOf(device, cudaDevAttrGlobalMemoryBusWidth) / 8);
+}
+
 int32_t DescribeDevice(int32_t device, GdfCudaDevice* description, GdfCudaError* error) {
   cudaDeviceProp properties;
   const cudaError_t result = cudaGetDeviceProperties(&properties, device);
@@ -69,6 +82,7 @@ int32_t DescribeDevice(int32_t device, GdfCudaDevice* description, GdfCudaError*
   description->major = properties.major;
   description->minor = properties.minor;
   description->total_bytes = properties.totalGlobalMem;
+  description->memory_bytes_per_sec = MemoryBytesPerSec(device);
   return GDF_CUDA_OK;
 }
 
@@ -76,6 +90,9 @@ void CloseSession(GdfCudaSession* session) {
   cudaSetDevice(session->device);
   cudaFreeHost(session->refused_on_host);
   cudaFree(session->refused);
+  for (cudaEvent_t event : {session->begin, session->end}) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
   if (session->stream != nullptr) cudaStreamDestroy(session->stream);
   delete session;
 }
@@ -86,6 +103,9 @@ cudaError_t Prepare(GdfCudaSession* session) {
       cudaDeviceGetAttribute(&session->num_processors, cudaDevAttrMultiProcessorCount,
                              session->device),
       cudaStreamCreate(&session->stream),
+      cudaEventCreate(&session->begin),
+      cudaEventCreate(&session->end),
+      Timed(*session, [] { return cudaSuccess; }),
       cudaMalloc(reinterpret_cast<void**>(&session->refused), sizeof(*session->refused)),
       cudaMallocHost(reinterpret_cast<void**>(&session->refused_on_host),
                      sizeof(*session->refused_on_host))};
@@ -142,6 +162,27 @@ int32_t CopyToHost(GdfCudaSession* session, void* to, const void* from, uint64_t
   });
 }
 
+int32_t CopyOnDevice(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
+                     GdfCudaError* error) {
+  if (bytes == 0) return GDF_CUDA_OK;
+  return OnStream(session, "copying on the device", error, [&] {
+    return Timed(*session, [&] {
+      return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, session->stream);
+    });
+  });
+}
+
+int32_t DeviceTime(GdfCudaSession* session, double* seconds, GdfCudaError* error) {
+  float milliseconds = 0;
+  const int32_t waited = OnStream(session, "reading the time", error, [&] {
+    cudaError_t result = cudaEventSynchronize(session->end);
+    if (result == cudaSuccess) result = cudaEventElapsedTime(&milliseconds, session->begin, session->end);
+    return result;
+  });
+  *seconds = static_cast<double>(milliseconds) / 1000;
+  return waited;
+}
+
 }  // namespace
 }  // namespace gdf::cuda
 
@@ -157,9 +198,11 @@ extern "C" [[gnu::visibility("default")]] const GdfCudaPlugin* gdf_cuda_plugin(v
       .release = gdf::cuda::Release,
       .copy_to_device = gdf::cuda::CopyToDevice,
       .copy_to_host = gdf::cuda::CopyToHost,
+      .copy_on_device = gdf::cuda::CopyOnDevice,
       .encode = gdf::cuda::Encode,
       .decode = gdf::cuda::Decode,
       .accumulate = gdf::cuda::Accumulate,
+      .device_time = gdf::cuda::DeviceTime,
   };
   return &kPlugin;
 }

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Goes up with every change of this header; both sides must have the same one. */
-#define GDF_CUDA_ABI_VERSION 2u
+#define GDF_CUDA_ABI_VERSION 3u
 #define GDF_CUDA_ENTRY_POINT "gdf_cuda_plugin"
 
 /* What functions return. */
@@ -35,6 +35,7 @@ typedef struct GdfCudaDevice {
   int32_t major; /* compute capability */
   int32_t minor;
   uint64_t total_bytes;
+  uint64_t memory_bytes_per_sec; /* what clock and width of its memory allow; 0: the driver says neither */
 } GdfCudaDevice;
 
 /* A codec with options that the format allows: the caller sees to that. */
@@ -68,6 +69,8 @@ typedef struct GdfCudaPlugin {
                             GdfCudaError* error);
   int32_t (*copy_to_host)(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
                           GdfCudaError* error);
+  int32_t (*copy_on_device)(GdfCudaSession* session, void* to, const void* from, uint64_t bytes,
+                            GdfCudaError* error);
 
   /* The codecs of docs/formats/codecs.md, with the same bytes and values as core/compress. All arrays
    * in device memory and aligned to 16 bytes: `values` and `acc`, [num_values] float32; `packed`, of
@@ -82,6 +85,10 @@ typedef struct GdfCudaPlugin {
                     uint64_t num_values, float* values, GdfCudaError* error);
   int32_t (*accumulate)(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
                         uint64_t num_values, float weight, float* acc, GdfCudaError* error);
+
+  /* How long the device was at the copying or the kernel of the last copy_on_device, encode, decode or
+   * accumulate that had any bytes or values, by its own clock; before the first, next to nothing. */
+  int32_t (*device_time)(GdfCudaSession* session, double* seconds, GdfCudaError* error);
 } GdfCudaPlugin;
 
 /* The table, of static storage. Needs no driver and no device. */

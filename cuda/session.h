@@ -12,6 +12,7 @@ struct GdfCudaSession {
   int32_t device = 0;
   int32_t num_processors = 0;  // streaming multiprocessors
   cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;  // of what was timed last
   // What the kernel that ran last refused: in device memory, and where it is copied to (pinned).
   unsigned long long* refused = nullptr;
   unsigned long long* refused_on_host = nullptr;
@@ -25,6 +26,15 @@ namespace gdf::cuda {
 
 // GDF_CUDA_OK for cudaSuccess; else says what was tried, on which device, and CUDA's name for it.
 int32_t Check(cudaError_t result, const char* what, int32_t device, GdfCudaError* error);
+
+// Has the device note its time before and after what `enqueue` puts on the stream.
+template <typename Enqueue>
+cudaError_t Timed(const GdfCudaSession& session, Enqueue enqueue) {
+  cudaError_t result = cudaEventRecord(session.begin, session.stream);
+  if (result == cudaSuccess) result = enqueue();
+  if (result == cudaSuccess) result = cudaEventRecord(session.end, session.stream);
+  return result;
+}
 
 // Entries of the plugin's table, see plugin.h.
 int32_t Encode(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values,

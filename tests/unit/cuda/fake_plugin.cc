@@ -19,7 +19,9 @@
 #define GDF_FAKE_ENDLESS_MESSAGE 8
 #define GDF_FAKE_HALF_OLD 9  // the second device
 
-struct GdfCudaSession {};
+struct GdfCudaSession {
+  double seconds = 0;  // of the last copy or codec
+};
 
 namespace {
 
@@ -27,6 +29,9 @@ using namespace gdf;
 using namespace gdf::cuda;
 
 constexpr uint64_t kDeviceBytes = 1 << 20;
+constexpr uint64_t kMemoryBytesPerSec = 2'000'000'000;
+// By the device's clock. So a copy, which reads and writes each byte, moves 1 GB/s; so does codec fp32.
+constexpr double kSecondsPerByte = 2e-9, kSecondsPerValue = 8e-9;
 
 int32_t Fail(GdfCudaError* error, int32_t code, const char* message) {
   std::snprintf(error->message, sizeof(error->message), "%s", message);
@@ -52,6 +57,7 @@ int32_t DescribeDevice(int32_t device, GdfCudaDevice* description, GdfCudaError*
   std::snprintf(description->name, sizeof(description->name), "fake %d", static_cast<int>(device));
   description->major = GDF_FAKE == GDF_FAKE_HALF_OLD && device == 1 ? 7 : 9;
   description->total_bytes = kDeviceBytes;
+  description->memory_bytes_per_sec = kMemoryBytesPerSec;
   return GDF_CUDA_OK;
 }
 
@@ -76,32 +82,43 @@ int32_t Copy(GdfCudaSession*, void* to, const void* from, uint64_t bytes, GdfCud
   return GDF_CUDA_OK;
 }
 
+int32_t CopyOnDevice(GdfCudaSession* session, void* to, const void* from, uint64_t bytes, GdfCudaError* error) {
+  session->seconds = static_cast<double>(bytes) * kSecondsPerByte;
+  return Copy(session, to, from, bytes, error);
+}
+
+int32_t DeviceTime(GdfCudaSession* session, double* seconds, GdfCudaError*) {
+  *seconds = session->seconds;
+  return GDF_CUDA_OK;
+}
+
 // Runs start(arrays, run), which says which kernel.
 template <typename Start>
-int32_t RunCodec(const GdfCudaCodec& codec, uint64_t num_values, GdfCudaError* error, Start start) {
+int32_t RunCodec(GdfCudaSession* session, const GdfCudaCodec& codec, uint64_t num_values, GdfCudaError* error, Start start) {
+  session->seconds = static_cast<double>(num_values) * kSecondsPerValue;
   unsigned long long refused = Refused::kNone;
   const bool known = start(Arrays{codec, num_values, &compress::kDctTables, Refused(&refused)}, [](const auto& kernel) { RunOnHost(kernel, 0); });
   if (!known) return Fail(error, GDF_CUDA_INVALID_ARGUMENT, "unknown codec");
   return refused == Refused::kNone ? GDF_CUDA_OK : Fail(error, GDF_CUDA_BAD_DATA, "refused");
 }
 
-int32_t Encode(GdfCudaSession*, const GdfCudaCodec* codec, const float* values, uint64_t num_values, uint64_t seed,
+int32_t Encode(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values, uint64_t num_values, uint64_t seed,
                uint64_t first, uint8_t* packed, GdfCudaError* error) {
-  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+  return RunCodec(session, *codec, num_values, error, [&](const auto& arrays, auto run) {
     return EncodeWith(arrays, values, {seed, first}, packed, run);
   });
 }
 
-int32_t Decode(GdfCudaSession*, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float* values,
+int32_t Decode(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float* values,
                GdfCudaError* error) {
-  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+  return RunCodec(session, *codec, num_values, error, [&](const auto& arrays, auto run) {
     return DecodeWith(arrays, packed, Put{values}, run);
   });
 }
 
-int32_t Accumulate(GdfCudaSession*, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float weight,
+int32_t Accumulate(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed, uint64_t num_values, float weight,
                    float* acc, GdfCudaError* error) {
-  return RunCodec(*codec, num_values, error, [&](const auto& arrays, auto run) {
+  return RunCodec(session, *codec, num_values, error, [&](const auto& arrays, auto run) {
     return DecodeWith(arrays, packed, Add{acc, weight}, run);
   });
 }
@@ -123,9 +140,11 @@ extern "C" const GdfCudaPlugin* gdf_cuda_plugin() {
       .release = Release,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
+      .copy_on_device = CopyOnDevice,
       .encode = Encode,
       .decode = Decode,
       .accumulate = GDF_FAKE == GDF_FAKE_INCOMPLETE ? nullptr : &Accumulate,
+      .device_time = DeviceTime,
   };
   return GDF_FAKE == GDF_FAKE_EMPTY ? nullptr : &plugin;
 }

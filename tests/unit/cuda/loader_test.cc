@@ -38,9 +38,9 @@ TEST_CASE("what is no plugin of this version is refused, and the error says why"
               "invalid ELF header");
   LoadRefused(Fake("stranger"), StatusCode::kFailedPrecondition, "has no function gdf_cuda_plugin");
   LoadRefused(Fake("other_version"), StatusCode::kFailedPrecondition,
-              "version 3 of 96 bytes, expected version 2 of 96 bytes");
+              "version 4 of 112 bytes, expected version 3 of 112 bytes");
   LoadRefused(Fake("other_size"), StatusCode::kFailedPrecondition,
-              "version 2 of 104 bytes, expected version 2 of 96 bytes");
+              "version 3 of 120 bytes, expected version 3 of 112 bytes");
   LoadRefused(Fake("incomplete"), StatusCode::kFailedPrecondition, "is missing");
   LoadRefused(Fake("empty"), StatusCode::kFailedPrecondition, "gave no functions");
 }
@@ -73,6 +73,7 @@ TEST_CASE("devices are described and opened by number") {
   CHECK(devices->at(1).name == "fake 1");
   CHECK(devices->at(1).major == 9);
   CHECK(devices->at(1).total_bytes == 1 << 20);
+  CHECK(devices->at(1).memory_bytes_per_sec == 2'000'000'000);
   CHECK(plugin->Open(1).ok());
   Refused(plugin->Open(2).status(), absl::StatusCode::kNotFound, "device 2, expected 0 to 1");
 }
@@ -113,6 +114,26 @@ TEST_CASE("values go through a session and come back as core/compress would give
   }
 }
 
+TEST_CASE("a session copies on the device, and gives the device's time of the copy or codec that was last") {
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
+  absl::StatusOr<Session> session = plugin->Open(0);
+  absl::StatusOr<DeviceMemory> from = session->Allocate(4000), to = session->Allocate(4000);
+  REQUIRE((from.ok() && to.ok()));
+  const std::vector<float> values = FiniteCases(1000, 4)[0].values, zeros(1000);
+  REQUIRE(session->CopyToDevice(AsBytes(values), *from).ok());
+  REQUIRE(session->CopyToDevice(AsBytes(zeros), *to).ok());
+  REQUIRE(session->CopyOnDevice(*from, *to, 2000).ok());
+  CHECK(*session->DeviceTime() == absl::Nanoseconds(2000 * 2));
+  std::vector<float> expected = zeros;
+  std::copy_n(values.begin(), 500, expected.begin());
+  std::vector<uint8_t> out(4000);
+  REQUIRE(session->CopyToHost(*to, absl::MakeSpan(out)).ok());
+  CHECK(AsBytes(expected) == absl::Span<const uint8_t>(out));
+
+  REQUIRE(session->Encode(*CodecOf("fp32"), *from, 1000, *to).ok());
+  CHECK(*session->DeviceTime() == absl::Nanoseconds(1000 * 8));
+}
+
 TEST_CASE("a session refuses memory that is too short, and hands on what the plugin refuses") {
   using absl::StatusCode;
   const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
@@ -126,6 +147,9 @@ TEST_CASE("a session refuses memory that is too short, and hands on what the plu
           "has 400 bytes, expected 401");
   Refused(session->CopyToHost(*values, absl::MakeSpan(host)), StatusCode::kInvalidArgument,
           "has 400 bytes, expected 401");
+  constexpr const char* kTooShortToCopy = "has 108 bytes, expected 109";
+  Refused(session->CopyOnDevice(*values, *packed, 109), StatusCode::kInvalidArgument, kTooShortToCopy);
+  Refused(session->CopyOnDevice(*packed, *values, 109), StatusCode::kInvalidArgument, kTooShortToCopy);
   host.assign(400, 0);
   REQUIRE(session->CopyToDevice(host, *values).ok());
 
