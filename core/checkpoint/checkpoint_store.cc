@@ -136,11 +136,11 @@ absl::StatusOr<OuterStateDraft> CheckpointStore::ReadState(RoundId round, Parts 
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForRead(path));
   GDF_ASSIGN_OR_RETURN(const StateHeader header, ReadHeader(*file, path));
   if (header.id.round != round) return Damaged(path, "is of another round");
-  if (header.num_theta != options_.num_params ||
-      (header.num_momentum != 0 && header.num_momentum != header.num_theta)) {
+  if (header.num_theta != options_.num_params) {
     return Damaged(path, absl::StrCat("has ", header.num_theta, " parameters, expected ", options_.num_params));
   }
-  if (file->size() != kStateHeaderBytes + (header.num_theta + header.num_momentum) * sizeof(float)) {
+  const uint64_t floats = (file->size() - kStateHeaderBytes) / sizeof(float);
+  if (header.num_theta > floats || header.num_momentum != floats - header.num_theta) {
     return Damaged(path, "truncated");
   }
   auto state = std::make_shared<OuterState>();

@@ -1,4 +1,4 @@
-// θ_r with its outer momentum: the value that rounds hand on, and that checkpoints keep.
+// θ_r with what outer steps carry on beside it: the value that rounds hand on, and that checkpoints keep.
 #ifndef GDF_CORE_CHECKPOINT_OUTER_STATE_H_
 #define GDF_CORE_CHECKPOINT_OUTER_STATE_H_
 
@@ -17,7 +17,9 @@ namespace gdf::checkpoint {
 struct OuterState {
   wire::StateId id;
   tensor::FlatBuffer theta;     // [num_params]
-  tensor::FlatBuffer momentum;  // [num_params], or empty when the outer optimiser has none
+  // What outer steps carry on: the optimiser's momentum, [num_params], if it has one; then, where deltas go as low-rank
+  // factors, the right ones that the next round begins with.
+  tensor::FlatBuffer momentum;
   // Of the digests in id, where they were computed here: what the next state has unchanged is not hashed again.
   std::vector<Digest> theta_leaves = {};
   std::vector<Digest> momentum_leaves = {};

@@ -7,22 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/compress/codec.h"
-#include "core/tensor/flat_buffer.h"
+#include "core/compress/residual.h"
 
 namespace gdf::compress {
-
-struct ErrorFeedbackOptions {
-  float beta = 1.0f;      // share of the old residual that is carried on, in [0, 1]
-  double max_norm = 0.0;  // L2 norm above which the contribution is scaled down; 0: never
-};
-
-// Writes elements `first` and on of a delta to `out`, the same ones whenever it is asked.
-using DeltaSource = absl::FunctionRef<absl::Status(uint64_t first, absl::Span<float> out)>;
 
 // The residual e of one node's contributions, [num_params] float32. Each Stage is followed by one
 // Settle. Not thread-safe. Owns the residual and, between the two calls, a copy of c.
@@ -51,7 +42,7 @@ class ErrorFeedback {
 
   // What the next contribution will carry, [num_params]: to be saved with the node's state. While
   // a contribution is staged this is e, with its delta in it.
-  absl::Span<const float> residual() const { return residual_.span(); }
+  absl::Span<const float> residual() const { return residual_.values(); }
 
   // Puts back elements `first` and on of a saved residual, and drops anything staged.
   // kInvalidArgument, with no change, when there are not so many or they are not finite.
@@ -64,23 +55,15 @@ class ErrorFeedback {
   bool staged() const { return is_staged_; }
 
   // L2 norm of e before clipping, at the last Stage.
-  double last_norm() const { return last_norm_; }
+  double last_norm() const { return residual_.last_norm(); }
 
  private:
-  ErrorFeedback(const Codec* codec, const ErrorFeedbackOptions& options,
-                tensor::FlatBuffer residual)
-      : codec_(codec), options_(options), residual_(std::move(residual)) {}
-
-  // Writes elements `first` and on of beta e + delta to `out`.
-  absl::Status Sum(DeltaSource delta, uint64_t first, absl::Span<float> out) const;
+  ErrorFeedback(const Codec* codec, Residual residual) : codec_(codec), residual_(std::move(residual)) {}
 
   const Codec* codec_;
-  ErrorFeedbackOptions options_;
-  tensor::FlatBuffer residual_;  // e
-  std::vector<uint8_t> sent_;    // c, while it is staged
-  float scale_ = 1.0f;           // u = scale e, then
+  Residual residual_;
+  std::vector<uint8_t> sent_;  // c, while it is staged
   bool is_staged_ = false;
-  double last_norm_ = 0.0;
 };
 
 }  // namespace gdf::compress

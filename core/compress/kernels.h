@@ -33,6 +33,7 @@ struct Kernels {
   WordLoops fp32, bf16, fp16;
   CodeLoops int8, int4, fp4;
   float (*sum_magnitudes)(const float* in, size_t count);  // in units of kSumUnit
+  float (*dot)(const float* a, const float* b, size_t count);  // the sum of products
   CodeLoops sign;  // a bit a value, set for a negative one; bits that are left over are zero
   // Writes the indices of the `k` largest magnitudes of `count` values, ascending; of equal ones the
   // earlier are taken. 0 < k <= count <= 2^16.

@@ -14,6 +14,7 @@ const Kernels& ScalarKernels() {
       scalar::kCodeLoops<Int4Code>,
       scalar::kCodeLoops<Fp4Code>,
       scalar::SumMagnitudes,
+      scalar::Dot,
       scalar::kSignLoops,
       scalar::Select,
       scalar::Random,

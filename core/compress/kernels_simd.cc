@@ -358,25 +358,44 @@ bool AccumulateCodes(const uint8_t* in, size_t count, float scale, float weight,
   return UnpackCodes<L>(in, count, scale, Add{acc, weight});
 }
 
-// --- Signs ---
+// --- Sums ---
 
-float SumMagnitudes(const float* in, size_t count) {
-  // Running sum j of kSums is lane j % Lanes() of vector j / Lanes().
+// add(sum, i) puts the values from `i` on to the running sums of one vector, rest(sum, i) one value to its own.
+// Running sum j of kSums is lane j % Lanes() of vector j / Lanes().
+template <typename Add, typename Rest>
+HWY_INLINE float SumOf(size_t count, Add add, Rest rest) {
   Floats sums[kSums / 4] = {};
   const size_t vectors = kSums / Lanes();
   for (size_t v = 0; v < vectors; ++v) sums[v] = hn::Zero(kFloat);
   size_t i = 0;
   for (; i + kSums <= count; i += kSums) {
-    for (size_t v = 0; v < vectors; ++v) {
-      const Floats magnitude = hn::Abs(hn::LoadU(kFloat, in + i + v * Lanes()));
-      sums[v] = hn::Add(sums[v], hn::Mul(magnitude, Float(kSumUnit)));
-    }
+    for (size_t v = 0; v < vectors; ++v) sums[v] = add(sums[v], i + v * Lanes());
   }
   float all[kSums];
   for (size_t v = 0; v < vectors; ++v) hn::StoreU(sums[v], kFloat, all + v * Lanes());
-  for (size_t j = 0; i < count; ++i, ++j) all[j] += std::abs(in[i]) * kSumUnit;
+  for (size_t j = 0; i < count; ++i, ++j) all[j] = rest(all[j], i);
   return AddUp(all);
 }
+
+float SumMagnitudes(const float* in, size_t count) {
+  return SumOf(
+      count,
+      [in](Floats sum, size_t i) {
+        return hn::Add(sum, hn::Mul(hn::Abs(hn::LoadU(kFloat, in + i)), Float(kSumUnit)));
+      },
+      [in](float sum, size_t i) { return sum + std::abs(in[i]) * kSumUnit; });
+}
+
+float Dot(const float* a, const float* b, size_t count) {
+  return SumOf(
+      count,
+      [a, b](Floats sum, size_t i) {
+        return hn::Add(sum, hn::Mul(hn::LoadU(kFloat, a + i), hn::LoadU(kFloat, b + i)));
+      },
+      [a, b](float sum, size_t i) { return Accumulate(sum, a[i], b[i]); });
+}
+
+// --- Signs ---
 
 // Values whose bits fill whole bytes.
 HWY_INLINE size_t SignGroup() { return HWY_MAX(Lanes(), size_t{8}); }
@@ -555,7 +574,8 @@ const Kernels* GetKernels() {
       kWordLoops<Fp32Lanes>,       kWordLoops<Bf16Lanes>,
       kWordLoops<Fp16Lanes>,       kCodeLoops<IntLanes<8>>,
       kCodeLoops<IntLanes<4>>,     kCodeLoops<Fp4Lanes>,
-      SumMagnitudes,               {EncodeSigns, DecodeSigns, AccumulateSigns},
+      SumMagnitudes,               Dot,
+      {EncodeSigns, DecodeSigns, AccumulateSigns},
       Select,                      Random,
       EncodeStochastic<IntLanes<8>>, EncodeStochastic<IntLanes<4>>,
       Dct,                         InverseDct,

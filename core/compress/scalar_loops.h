@@ -118,6 +118,12 @@ inline float SumMagnitudes(const float* in, size_t count) {
   return AddUp(sums);
 }
 
+inline float Dot(const float* a, const float* b, size_t count) {
+  float sums[kSums] = {};
+  for (size_t i = 0; i < count; ++i) sums[i % kSums] = Accumulate(sums[i % kSums], a[i], b[i]);
+  return AddUp(sums);
+}
+
 inline void EncodeSigns(const float* in, size_t count, float, uint8_t* out) {
   std::fill_n(out, BytesOfBits(count), uint8_t{0});
   for (size_t i = 0; i < count; ++i) {

@@ -167,8 +167,8 @@ constexpr bool IsScale(float scale, float max_scale) {
   return std::bit_cast<uint32_t>(scale) == 0 || (scale >= kMinScale && scale <= max_scale);
 }
 
-// Magnitudes are summed in this many running sums, value i in sum i % kSums, in units of kSumUnit so
-// that no sum of a block overflows; then sum j + kSums / 2 is added to sum j, and so on down.
+// Values are summed in this many running sums, value i in sum i % kSums; then sum j + kSums / 2 is added to sum j, and
+// so on down. Magnitudes in units of kSumUnit, so that no sum of a block overflows.
 constexpr size_t kSums = 16;
 constexpr float kSumUnit = 0x1p-12f;
 constexpr float AddUp(float* sums) {

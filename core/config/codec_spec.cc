@@ -21,6 +21,8 @@ struct KindName {
   bool can_be_stochastic = false;
 };
 constexpr std::string_view kStochastic = ":stochastic";
+constexpr std::string_view kPowerSgd = "powersgd";
+constexpr uint32_t kUsualPowerSgdRank = 4;
 
 constexpr KindName kKinds[] = {
     {CodecKind::kFp32, "fp32", Option::kNone, 0},
@@ -103,6 +105,20 @@ std::string CodecSpec::ToString() const {
   return absl::StrCat(known->name, ":", known->option == Option::kBlock ? block : k,
                       stochastic ? ":stochastic" : "");
 }
+
+bool IsPowerSgd(std::string_view text) { return text.substr(0, text.find(':')) == kPowerSgd; }
+
+absl::StatusOr<uint32_t> ParsePowerSgd(std::string_view text) {
+  if (text == kPowerSgd) return kUsualPowerSgdRank;
+  uint32_t rank = 0;
+  const bool read = IsPowerSgd(text) && absl::SimpleAtoi(std::string(text.substr(kPowerSgd.size() + 1)), &rank);
+  if (read && rank >= 1 && rank <= kMaxPowerSgdRank && PowerSgdName(rank) == text) return rank;
+  return absl::InvalidArgumentError(absl::StrCat("must be ", std::string(kPowerSgd), " or ", std::string(kPowerSgd),
+                                                 ":RANK with RANK from 1 to ", kMaxPowerSgdRank, ", got '",
+                                                 std::string(text.substr(0, 60)), "'"));
+}
+
+std::string PowerSgdName(uint32_t rank) { return absl::StrCat(std::string(kPowerSgd), ":", rank); }
 
 std::vector<CodecSpec> AutoCodecs() {
   std::vector<CodecSpec> codecs;

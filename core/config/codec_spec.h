@@ -55,6 +55,16 @@ struct CodecSpec {
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) = default;
 };
 
+// PowerSGD stands where a codec does in job.yaml, and is none of values: deltas go as factors of a rank, and those as
+// fp32. docs/formats/low-rank.md.
+inline constexpr uint32_t kMaxPowerSgdRank = 64;
+// Is it "powersgd", or does it begin with "powersgd:"?
+bool IsPowerSgd(std::string_view text);
+// The rank of "powersgd", the usual one, or of "powersgd:RANK". kInvalidArgument, "must be ...", for anything else.
+absl::StatusOr<uint32_t> ParsePowerSgd(std::string_view text);
+// The inverse.
+std::string PowerSgdName(uint32_t rank);
+
 // What `auto` in job.yaml stands for: those that keep what a model learns, the most exact first.
 std::vector<CodecSpec> AutoCodecs();
 inline constexpr size_t kMaxCodecs = 8;  // of one job

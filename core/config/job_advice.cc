@@ -15,11 +15,15 @@ bool NeedsErrorFeedback(CodecKind kind) {
 std::vector<std::string> Warnings(const JobSpec& spec) {
   std::vector<std::string> warnings;
   const RoundsSpec& rounds = spec.rounds;
-  for (const CodecSpec& codec : rounds.codecs) {
-    if (!NeedsErrorFeedback(codec.kind) || rounds.error_feedback) continue;
-    warnings.push_back(absl::StrCat("rounds.error_feedback is false, and what codec ", codec.ToString(),
+  if (rounds.error_feedback) return warnings;
+  const auto warn = [&](const std::string& codec) {
+    warnings.push_back(absl::StrCat("rounds.error_feedback is false, and what codec ", codec,
                                     " leaves out of a round is lost without it: remove the key, or expect a worse model"));
+  };
+  for (const CodecSpec& codec : rounds.codecs) {
+    if (NeedsErrorFeedback(codec.kind)) warn(codec.ToString());
   }
+  if (rounds.rank > 0) warn(PowerSgdName(rounds.rank));
   return warnings;
 }
 

@@ -170,7 +170,7 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   std::vector<std::string> codecs;
   for (const CodecSpec& codec : r.codecs) codecs.push_back(codec.ToString());
   if (codecs.size() == 1) {
-    w->Plain("codec", codecs[0]);
+    w->Plain("codec", r.rank > 0 ? PowerSgdName(r.rank) : codecs[0]);
   } else if (r.codecs == AutoCodecs()) {
     w->Plain("codec", "auto");
   } else {

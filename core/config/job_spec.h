@@ -113,7 +113,8 @@ struct RoundsSpec {
   OuterSpec outer;
   // Of several the lead chooses one for each round, the first that is not slower than the others. Not empty.
   std::vector<CodecSpec> codecs = {{CodecKind::kInt8, 256}};
-  bool error_feedback = true;      // of the codec's loss; always false with fp32 alone
+  uint32_t rank = 0;  // of PowerSGD: deltas go as factors in two passes, by fp32, and all at once; 0: as they are
+  bool error_feedback = true;      // of what is lost of them; always false with fp32 alone
   double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
   int64_t validate_every = 1;      // rounds; also after the last

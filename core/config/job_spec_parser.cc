@@ -390,10 +390,13 @@ class JobParser {
       codecs = AutoCodecs();
       return;
     }
+    if (texts.size() == 1 && IsPowerSgd(texts[0])) return ReadPowerSgd(texts[0], places[0]);
     codecs.clear();
     for (size_t i = 0; i < texts.size(); ++i) {
       const absl::StatusOr<CodecSpec> codec = CodecSpec::Parse(texts[i]);
-      std::string wrong(codec.status().message());
+      std::string wrong;
+      if (!codec.ok()) wrong = absl::StrCat(codec.status().message(), "; or powersgd[:RANK], alone");
+      if (IsPowerSgd(texts[i])) wrong = "must name powersgd alone: its rounds have two passes, others one";
       if (codec.ok() && std::find(codecs.begin(), codecs.end(), *codec) != codecs.end()) {
         wrong = absl::StrFormat("names %s twice", codec->ToString());
       }
@@ -403,11 +406,28 @@ class JobParser {
     if (codecs.size() > kMaxCodecs) rounds_.Reject("codec", absl::StrFormat("must name at most %d codecs", kMaxCodecs));
   }
 
+  // Its factors stand for whole matrices.
+  void ReadPowerSgd(const std::string& text, SourceLocation place) {
+    RoundsSpec& r = spec_.rounds;
+    const absl::StatusOr<uint32_t> rank = ParsePowerSgd(text);
+    if (!rank.ok()) {
+      problems_->Add(place, absl::StrFormat("'%s' %s", rounds_.Path("codec"), rank.status().message()));
+      return;
+    }
+    r.rank = *rank;
+    r.codecs = {{CodecKind::kFp32}};
+    if (r.fragments > 1) rounds_.Reject("fragments", "must be 1 with codec powersgd, which takes matrices whole");
+    if (r.delay_steps > 0) {
+      rounds_.Reject("delay_steps", "must be 0 with codec powersgd, whose second pass needs the worker during the exchange");
+    }
+  }
+
   // DESIGN: beta = 1 with outer Nesterov, or beta < 1 with plain outer SGD, never both.
   void ReadErrorFeedback() {
     RoundsSpec& r = spec_.rounds;
-    const bool lossless = std::all_of(r.codecs.begin(), r.codecs.end(),
-                                      [](const CodecSpec& codec) { return codec.kind == CodecKind::kFp32; });
+    const bool lossless =
+        r.rank == 0 && std::all_of(r.codecs.begin(), r.codecs.end(),
+                                   [](const CodecSpec& codec) { return codec.kind == CodecKind::kFp32; });
     r.error_feedback = !lossless;
     rounds_.Bool("error_feedback", Need::kOptional, &r.error_feedback);
     if (lossless && r.error_feedback) {

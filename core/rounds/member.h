@@ -11,6 +11,7 @@
 
 #include "core/aggregate/outer_optimizer.h"
 #include "core/compress/codec.h"
+#include "core/compress/low_rank.h"
 #include "core/exchange/exchange.h"
 #include "core/net/traffic_meter.h"
 #include "core/rounds/async_lock.h"
@@ -33,7 +34,9 @@ struct Training {
   absl::Status status;        // of this node's worker
   wire::RoundReport report;   // when OK
   uint32_t codec = 0;         // which of the job's packs it
-  Buffer packed;              // empty when refused
+  Buffer packed;              // empty when refused; where rounds have two passes: of the first
+  Buffer second;              // and of the second, made of first_pass
+  std::optional<Digest> first_pass;
   bool goes_on = false;       // the worker is at the round's end: what it has beside the result stays
   std::vector<OneShot<bool>> waiters;
 };
@@ -46,6 +49,12 @@ struct StepTotals {
   absl::Duration compute;
 
   void Add(const train::RunResult& ran);
+};
+
+// What the first pass of a round came to, where deltas go as low-rank factors: the mean of the left ones.
+struct FirstPass {
+  wire::Prepared reply;  // its result.theta: the digest of `mean`
+  std::shared_ptr<const tensor::FlatBuffer> mean;
 };
 
 // An inner state on its way to the disk.
@@ -122,7 +131,14 @@ class JobMember::Impl {
   absl::Status CheckCodec(uint32_t index) const;  // does the job have one at this place?
   Task<absl::Status> TakeDelayedSteps(Training& training);
   Task<absl::StatusOr<train::RunResult>> RunWorker(train::RunRequest run);
+  train::EmitRequest EmitOf(const Training& training) const;
+  // The mean of [num_values], of which this node's part is `packed` if it has tokens.
+  Task<absl::StatusOr<tensor::FlatBuffer>> Exchange(wire::ExchangeStart start, Buffer packed, uint64_t num_values,
+                                                    wire::Prepared* prepared);
   Task<absl::StatusOr<OuterStateDraft>> ExchangeAndStep(wire::ExchangeStart start, wire::Prepared* prepared);
+  Task<absl::Status> FirstExchange(wire::ExchangeStart start, wire::Prepared* prepared);
+  absl::Status CheckFirstPass(const wire::ExchangeStart& start) const;
+  Task<absl::Status> Project();
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
   Task<absl::Status> PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit);
   Task<void> SettleWorker(wire::Receipt receipt, std::shared_ptr<const Training> training);
@@ -132,6 +148,7 @@ class JobMember::Impl {
                                          uint64_t bytes);
   Task<absl::Status> ApplyToWorker();
   Task<absl::Status> ApplyFragments(uint64_t first, uint64_t count, double mixing);
+  uint64_t num_momentum() const;  // of a state's
   uint64_t FragmentOf(RoundId round) const { return round.value % fragments_->count(); }
   // One call to the store at a time, on the pool.
   Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);
@@ -145,6 +162,7 @@ class JobMember::Impl {
   RoundEnv env_;
   std::vector<std::shared_ptr<const compress::Codec>> codecs_;  // of the job
   std::optional<train::Fragments> fragments_;  // from Start on
+  const std::shared_ptr<const compress::LowRank> low_rank_;  // deltas go as its factors; null: as they are
   aggregate::OuterSgd outer_;
   exchange::Exchange exchange_;
   schedule::ExchangeTuner tuner_;
@@ -158,6 +176,7 @@ class JobMember::Impl {
   wire::Prepared shadow_reply_;
   std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
   std::shared_ptr<Training> training_;
+  std::optional<FirstPass> first_pass_;    // the last one, of any round
   uint32_t last_attempt_ = 0;              // in the entered epoch
 
   std::optional<wire::EpochRecord> known_;     // as the coordinators say

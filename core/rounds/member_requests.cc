@@ -8,6 +8,14 @@
 #include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
+namespace {
+
+// Of an exchange, for its Prepared: never empty.
+std::string FailureOf(const absl::Status& status) {
+  return status.message().empty() ? "the exchange failed" : std::string(status.message());
+}
+
+}  // namespace
 
 Task<absl::StatusOr<Buffer>> JobMember::Impl::HandleCall(NodeId peer, Buffer request) {
   absl::StatusOr<wire::RoundRequest> decoded = wire::DecodeRoundRequest(request.span());
@@ -143,7 +151,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   const bool held = shadow_ && shadow_->id.round == sync.target.round && shadow_->id.theta == sync.target.theta &&
                     shadow_->id.momentum == sync.target.momentum;
   if (!held) {
-    absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, sync.source);
+    absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, num_momentum(), sync.source);
     GDF_CO_RETURN_IF_ERROR(state.status());
     fetched = *std::move(state);
     shadow_tag_ = {};
@@ -165,6 +173,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   commit_ = std::move(sync.commit);
   shadow_.reset();
   prepared_.reset();
+  first_pass_.reset();
   co_return wire::RoundReply(wire::Done{});
 }
 
@@ -235,6 +244,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   if (start.tag.attempt > last_attempt_) exchange_.Cancel(absl::StrCat("superseded by ", start.tag.ToString()));
   AsyncLock::Hold hold = co_await exchange_lock_.Acquire();
   if (shadow_ && shadow_tag_ == start.tag) co_return wire::RoundReply(shadow_reply_);
+  if (first_pass_ && first_pass_->reply.tag == start.tag) co_return wire::RoundReply(first_pass_->reply);
   if (start.tag.attempt > last_attempt_) co_await DropUnsignedShadow();
   if (start.tag.round != state_->id.round || start.tag.epoch != known_->epoch || start.tag.attempt < last_attempt_) {
     co_return absl::AbortedError(absl::StrCat("the exchange of ", start.tag.ToString(), " is superseded"));
@@ -244,10 +254,10 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
                                [&](const wire::Contribution& c) { return c.node == self; });
   if (me == start.members.end()) co_return absl::InvalidArgumentError("the exchange does not name this node");
   GDF_CO_RETURN_IF_ERROR(CheckCodec(start.codec));
+  GDF_CO_RETURN_IF_ERROR(CheckFirstPass(start));
   const bool trained = training_ && training_->finished && training_->status.ok() &&
                        training_->round == start.tag.round && training_->start_theta == state_->id.theta &&
-                       training_->codec == start.codec &&
-                       !training_->packed.empty();
+                       training_->codec == start.codec && training_->report.refused.empty();
   if (me->tokens > 0 && (!trained || training_->report.tokens != me->tokens)) {
     co_return absl::FailedPreconditionError(absl::StrCat("this node holds no delta of ", me->tokens, " tokens for round ",
                                                          start.tag.round.value));
@@ -256,12 +266,24 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   activity_ = "exchange";
   wire::Prepared prepared;
   prepared.tag = start.tag;
+  if (low_rank_ && !start.first_pass) {
+    const absl::Status exchanged = co_await FirstExchange(std::move(start), &prepared);
+    if (!exchanged.ok()) prepared.failure = FailureOf(exchanged);
+    co_return wire::RoundReply(std::move(prepared));
+  }
+  if (low_rank_ && me->tokens > 0) {
+    const absl::Duration begin = env_.executor.clock().Monotonic();
+    const absl::Status projected = co_await Project();
+    GDF_CO_RETURN_IF_ERROR(projected);
+    const absl::Duration took = env_.executor.clock().Monotonic() - begin;
+    start.deadline -= took;
+    prepared.aggregate_seconds = absl::ToDoubleSeconds(took);
+  }
   std::vector<wire::Contribution> contributions = wire::Contributing(start.members);
   const uint32_t codec = start.codec;
   absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
   if (!shadow.ok()) {
-    prepared.failure = std::string(shadow.status().message());
-    if (prepared.failure.empty()) prepared.failure = "the exchange failed";
+    prepared.failure = FailureOf(shadow.status());
     co_return wire::RoundReply(std::move(prepared));
   }
   AsyncLock::Hold state_hold = co_await state_lock_.Acquire();
@@ -338,6 +360,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   exchange_.Forget();
   state_ = std::exchange(shadow_, nullptr);
   prepared_.reset();
+  first_pass_.reset();
   commit_ = std::move(commit.commit);
   // Its delta is in θ now, or stays in the worker's residual.
   scope_.Spawn(SettleWorker(commit_->receipt, std::exchange(training_, nullptr)));

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/check.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/rounds/factors.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
@@ -18,6 +20,13 @@ aggregate::OuterSgd OuterOf(const config::OuterSpec& spec) {
   out.momentum = static_cast<float>(spec.momentum);
   out.nesterov = spec.optimizer == config::OuterOptimizer::kNesterov;
   return out;
+}
+
+std::shared_ptr<const compress::LowRank> LowRankOf(const RoundEnv& env) {
+  if (env.spec.rounds.rank == 0) return nullptr;
+  absl::StatusOr<compress::LowRank> low_rank = compress::LowRank::Create(env.loaded.layout, env.spec.rounds.rank);
+  GDF_CHECK(low_rank.ok());  // job.yaml's ranks are within bounds
+  return std::make_shared<const compress::LowRank>(*std::move(low_rank));
 }
 
 }  // namespace
@@ -35,9 +44,10 @@ std::string JobMember::StateMethod(JobId job) { return absl::StrCat("gdf.state/"
 
 JobMember::Impl::Impl(RoundEnv env)
     : env_(std::move(env)),
+      low_rank_(LowRankOf(env_)),
       outer_(OuterOf(env_.spec.rounds.outer)),
       exchange_({env_.executor, env_.pool, env_.transport, env_.job}),
-      tuner_(env_.spec.rounds.codecs, env_.loaded.layout.num_params()),
+      tuner_(env_.spec.rounds.codecs, low_rank_ ? low_rank_->num_second() : env_.loaded.layout.num_params()),
       end_(env_.executor),
       state_lock_(env_.executor),
       exchange_lock_(env_.executor),
@@ -158,16 +168,26 @@ Task<absl::StatusOr<checkpoint::Loaded>> JobMember::Impl::LoadOwn() {
 
 absl::Status JobMember::Impl::CheckOwn(const checkpoint::Loaded& loaded) const {
   if (loaded.committed == nullptr) return absl::OkStatus();
+  for (const checkpoint::OuterStatePtr& state : {loaded.committed, checkpoint::OuterStatePtr(loaded.shadow)}) {
+    if (state == nullptr || state->momentum.size() == num_momentum()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("round ", state->id.round.value, " has a momentum of ",
+                                                   state->momentum.size(), " values, expected ", num_momentum()));
+  }
   if (loaded.commit) return CheckCommit(*loaded.commit);
   if (loaded.committed->id.round.value == 0) return absl::OkStatus();
   return absl::InvalidArgumentError("it has no commit");
+}
+
+uint64_t JobMember::Impl::num_momentum() const {
+  return (outer_.uses_momentum() ? env_.loaded.layout.num_params() : 0) + (low_rank_ ? low_rank_->num_right() : 0);
 }
 
 Task<absl::Status> JobMember::Impl::TakeInitialState() {
   auto state = std::make_shared<checkpoint::OuterState>();
   const uint64_t num_params = env_.loaded.layout.num_params();
   GDF_CO_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(num_params));
-  GDF_CO_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(outer_.uses_momentum() ? num_params : 0));
+  GDF_CO_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(num_momentum()));
+  if (low_rank_) low_rank_->FirstRight(env_.spec.train.seed, RightFactors(*low_rank_, state->momentum.span()));
   const absl::Status read = co_await env_.worker.ReadParameters(state->theta.span());
   GDF_CO_RETURN_IF_ERROR(read);
   auto commit = [state](checkpoint::CheckpointStore& store) {

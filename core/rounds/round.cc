@@ -7,6 +7,7 @@
 #include "core/base/rng.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/rounds/factors.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
 #include "core/rounds/round_lead.h"
@@ -29,10 +30,10 @@ absl::StatusOr<tensor::FlatBuffer> CopyOf(absl::Span<const float> values) {
 }
 
 // θ and momentum after the outer step of one fragment; the others stay as they are. Where it is all of θ, that takes
-// the mean's memory.
+// the mean's memory. `right`: where deltas go as factors, those of the next round.
 absl::StatusOr<OuterStateDraft> StepFragment(const aggregate::OuterSgd& outer, const checkpoint::OuterState& state,
                                              const train::Fragments& fragments, uint64_t fragment,
-                                             tensor::FlatBuffer mean) {
+                                             tensor::FlatBuffer mean, absl::Span<const float> right) {
   auto next = std::make_shared<checkpoint::OuterState>();
   const bool whole = fragments.count() == 1;
   absl::Span<const float> delta = mean.span();
@@ -44,11 +45,23 @@ absl::StatusOr<OuterStateDraft> StepFragment(const aggregate::OuterSgd& outer, c
     GDF_ASSIGN_OR_RETURN(next->momentum, CopyOf(state.momentum.span()));
   }
   const auto part = [&](auto values) { return values.empty() ? values : fragments.Slice(values, fragment); };
-  GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {part(state.theta.span()), delta, part(state.momentum.span()),
-                                                   part(next->theta.span()), part(next->momentum.span())}));
+  const auto of_outer = [&](auto momentum) { return part(momentum.subspan(0, momentum.size() - right.size())); };
+  GDF_RETURN_IF_ERROR(aggregate::OuterStep(outer, {part(state.theta.span()), delta, of_outer(state.momentum.span()),
+                                                   part(next->theta.span()), of_outer(next->momentum.span())}));
+  std::copy(right.begin(), right.end(), next->momentum.span().end() - static_cast<ptrdiff_t>(right.size()));
   next->id.round = state.id.round.next();
-  checkpoint::IdentifyChange(*next, state, fragments.begin(fragment), fragments.size(fragment));
+  if (whole) {
+    checkpoint::Identify(*next);
+  } else {
+    checkpoint::IdentifyChange(*next, state, fragments.begin(fragment), fragments.size(fragment));
+  }
   return next;
+}
+
+absl::Status CheckPacked(const compress::Codec& codec, const train::EmitRequest& emit, const train::EmitResult& emitted) {
+  const uint64_t expected = codec.PackedSize(emit.num_values);
+  if (emitted.packed.size() == expected) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the worker packed ", emitted.packed.size(), " bytes, expected ", expected));
 }
 
 }  // namespace
@@ -58,7 +71,7 @@ Task<absl::Status> RoundLead::RunRound() {
   const absl::Duration begin = Now();
   absl::StatusOr<Trained> trained = co_await Train();  // 1 to 6: θ_t → Δ → packed
   GDF_CO_RETURN_IF_ERROR(trained.status());
-  absl::StatusOr<Combined> combined = co_await Combine(*trained);  // 7, 9: exchange, mean, outer step in the shadow
+  absl::StatusOr<Combined> combined = co_await Exchange(*trained);  // 7, 9: exchange, mean, outer step in the shadow
   GDF_CO_RETURN_IF_ERROR(combined.status());
   Learn(*trained, *combined);
   combined->receipt.next_codec = ChooseCodec();
@@ -150,14 +163,13 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   report.train_seconds = absl::ToDoubleSeconds(totals.compute);
   report.cursor = {ran->cursor.epoch, ran->cursor.position};
 
-  train::EmitRequest emit;
-  emit.round = training.round;
-  emit.fragment = FragmentOf(training.round);
-  emit.num_params = fragments_->size(emit.fragment);
-  emit.codec = codecs_[training.codec]->spec();
-  emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
-  emit.max_norm = env_.spec.rounds.clip_delta_norm;
+  const checkpoint::OuterStatePtr state = state_;
+  train::EmitRequest emit = EmitOf(training);
   emit.rounding_seed = RoundingSeed(env_.spec, training.round, plan.member_index);
+  if (low_rank_) {
+    emit.num_values = low_rank_->num_left();
+    emit.factors = {env_.spec.rounds.rank, false, RightFactors(*low_rank_, state->momentum.span())};
+  }
   absl::StatusOr<train::EmitResult> emitted = co_await env_.worker.Emit(emit);
   if (absl::IsFailedPrecondition(emitted.status())) {
     report.refused = std::string(emitted.status().message().substr(0, wire::kMaxReasonBytes));
@@ -165,10 +177,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   GDF_CO_RETURN_IF_ERROR(emitted.status());
   unsettled_ = training.round;
-  const uint64_t expected = codecs_[training.codec]->PackedSize(emit.num_params);
-  if (emitted->packed.size() != expected) {
-    co_return absl::InternalError(absl::StrCat("the worker packed ", emitted->packed.size(), " bytes, expected ", expected));
-  }
+  GDF_CO_RETURN_IF_ERROR(CheckPacked(*codecs_[training.codec], emit, *emitted));
   report.delta_norm = emitted->norm;
   report.compress_seconds = absl::ToDoubleSeconds(emitted->compute);
   Buffer packed = std::move(emitted->packed);
@@ -176,6 +185,17 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   report.packed = co_await RunOn(env_.pool, env_.executor, std::move(hash));
   training.packed = std::move(packed);
   co_return absl::OkStatus();
+}
+
+train::EmitRequest JobMember::Impl::EmitOf(const Training& training) const {
+  train::EmitRequest emit;
+  emit.round = training.round;
+  emit.fragment = FragmentOf(training.round);
+  emit.num_values = fragments_->size(emit.fragment);
+  emit.codec = codecs_[training.codec]->spec();
+  emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
+  emit.max_norm = env_.spec.rounds.clip_delta_norm;
+  return emit;
 }
 
 // Step 1: the worker starts from θ_t; what it emitted before was not applied.
@@ -203,8 +223,8 @@ Task<absl::Status> JobMember::Impl::ApplyFragments(uint64_t first, uint64_t coun
 
 // --- Steps 7 and 9 ---
 
-Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::ExchangeStart start,
-                                                                       wire::Prepared* prepared) {
+Task<absl::StatusOr<tensor::FlatBuffer>> JobMember::Impl::Exchange(wire::ExchangeStart start, Buffer packed,
+                                                                   uint64_t num_values, wire::Prepared* prepared) {
   const Clock& clock = env_.executor.clock();
   const NodeId self = env_.transport.self();
   exchange::AllReduceRequest request;
@@ -212,14 +232,13 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   request.members = start.members;
   request.resumes = start.resumes;
   request.lost = start.lost;
-  const uint64_t fragment = FragmentOf(start.tag.round);
   request.shares = start.shares;
   request.codec = codecs_[start.codec];
-  request.num_params = fragments_->size(fragment);
+  request.num_params = num_values;
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
   request.deadline = start.deadline;
   for (const wire::Contribution& c : start.members) {
-    if (c.node == self && c.tokens > 0) request.packed = training_->packed;
+    if (c.node == self && c.tokens > 0) request.packed = packed;
   }
   const absl::Duration begin = clock.Monotonic();
   exchange::Outcome outcome = co_await exchange_.AllReduce(std::move(request));
@@ -228,15 +247,87 @@ Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::Exc
   prepared->payload_received = outcome.payload_received;
   prepared->lost = outcome.lost;
   prepared->link = outcome.link;
+  prepared->aggregate_seconds += absl::ToDoubleSeconds(outcome.reduce);
   GDF_CO_RETURN_IF_ERROR(outcome.status);
-  auto mean = std::make_shared<tensor::FlatBuffer>(std::move(outcome.mean));
-  auto step = [state = state_, mean, outer = outer_, fragments = *fragments_, fragment] {
-    return StepFragment(outer, *state, fragments, fragment, std::move(*mean));
+  co_return std::move(outcome.mean);
+}
+
+Task<absl::StatusOr<OuterStateDraft>> JobMember::Impl::ExchangeAndStep(wire::ExchangeStart start,
+                                                                       wire::Prepared* prepared) {
+  const uint64_t fragment = FragmentOf(start.tag.round);
+  const uint64_t seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);
+  const uint64_t num_values = low_rank_ ? low_rank_->num_second() : fragments_->size(fragment);
+  Buffer packed = training_ ? low_rank_ ? training_->second : training_->packed : Buffer();
+  const std::shared_ptr<const tensor::FlatBuffer> left = low_rank_ ? first_pass_->mean : nullptr;
+  absl::StatusOr<tensor::FlatBuffer> exchanged =
+      co_await Exchange(std::move(start), std::move(packed), num_values, prepared);
+  GDF_CO_RETURN_IF_ERROR(exchanged.status());
+  auto mean = std::make_shared<tensor::FlatBuffer>(*std::move(exchanged));
+  auto step = [state = state_, mean, outer = outer_, fragments = *fragments_, fragment, low_rank = low_rank_, left,
+               seed]() -> absl::StatusOr<OuterStateDraft> {
+    Expanded expanded;
+    if (low_rank) {
+      GDF_ASSIGN_OR_RETURN(expanded, Expand(*low_rank, left->span(), mean->span(), seed));
+      *mean = std::move(expanded.mean);
+    }
+    return StepFragment(outer, *state, fragments, fragment, std::move(*mean), expanded.right.span());
   };
+  const Clock& clock = env_.executor.clock();
   const absl::Duration stepping = clock.Monotonic();
   absl::StatusOr<OuterStateDraft> stepped = co_await RunOn(env_.pool, env_.executor, std::move(step));
-  prepared->aggregate_seconds = absl::ToDoubleSeconds(clock.Monotonic() - stepping + outcome.reduce);
+  prepared->aggregate_seconds += absl::ToDoubleSeconds(clock.Monotonic() - stepping);
   co_return stepped;
+}
+
+// --- The first of two passes, where deltas go as factors, and what the worker makes of it for the second ---
+
+Task<absl::Status> JobMember::Impl::FirstExchange(wire::ExchangeStart start, wire::Prepared* prepared) {
+  Buffer packed = training_ ? training_->packed : Buffer();
+  absl::StatusOr<tensor::FlatBuffer> exchanged =
+      co_await Exchange(std::move(start), std::move(packed), low_rank_->num_left(), prepared);
+  GDF_CO_RETURN_IF_ERROR(exchanged.status());
+  auto mean = std::make_shared<const tensor::FlatBuffer>(*std::move(exchanged));
+  auto hash = [mean] { return MerkleRoot(tensor::AsBytes(mean->span())); };
+  prepared->result.theta = co_await RunOn(env_.pool, env_.executor, std::move(hash));
+  prepared->result.round = prepared->tag.round;
+  first_pass_ = FirstPass{*prepared, mean};
+  co_return absl::OkStatus();
+}
+
+absl::Status JobMember::Impl::CheckFirstPass(const wire::ExchangeStart& start) const {
+  if (!start.first_pass) return absl::OkStatus();
+  if (!low_rank_) return absl::InvalidArgumentError("the job's rounds have one pass, and a second one was asked for");
+  if (first_pass_ && first_pass_->reply.tag.round == start.tag.round &&
+      first_pass_->reply.result.theta == *start.first_pass) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("this node has no first pass of ", RoundName(start.tag.round), " with digest ", start.first_pass->Short()));
+}
+
+// An error of the worker is this node's; factors that must not be used are refused.
+Task<absl::Status> JobMember::Impl::Project() {
+  const std::shared_ptr<Training> training = training_;
+  const FirstPass first = *first_pass_;
+  if (training->first_pass == first.reply.result.theta) co_return absl::OkStatus();
+  AsyncLock::Hold hold = co_await worker_lock_.Acquire();
+  if (unsettled_ != training->round) {
+    co_return absl::FailedPreconditionError(
+        absl::StrCat("the worker no longer holds the delta of ", RoundName(training->round)));
+  }
+  train::EmitRequest emit = EmitOf(*training);
+  emit.num_values = low_rank_->num_second();
+  emit.factors = {env_.spec.rounds.rank, true, first.mean->span(), RoundingSeed(env_.spec, training->round, std::nullopt)};
+  absl::StatusOr<train::EmitResult> emitted = co_await env_.worker.Emit(emit);
+  absl::Status status = emitted.status();
+  if (status.ok()) status = CheckPacked(*codecs_[training->codec], emit, *emitted);
+  if (!status.ok()) {
+    if (!absl::IsFailedPrecondition(status)) NodeFailed(status);
+    co_return status;
+  }
+  training->second = std::move(emitted->packed);
+  training->first_pass = first.reply.result.theta;
+  co_return absl::OkStatus();
 }
 
 // --- Persisting, step 10 and step 8 ---

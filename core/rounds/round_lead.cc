@@ -271,12 +271,36 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
   co_return reply;
 }
 
-Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trained) {
+// Who contributes to the second pass counts: a mean of the others' factors is still one of their deltas, as the
+// first pass's mean only says in which space (docs/formats/low-rank.md). So a member that is lost between them is no matter.
+Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Exchange(const Trained& trained) {
+  absl::StatusOr<Combined> combined = co_await Combine(trained, nullptr);
+  if (!combined.ok() || env_.spec.rounds.rank == 0) co_return combined;
+  const Combined first = *std::move(combined);
+  combined = co_await Combine(trained, &first);
+  GDF_CO_RETURN_IF_ERROR(combined.status());
+  for (auto& [node, prepared] : combined->prepared) {
+    const auto before = first.prepared.find(node);
+    if (before == first.prepared.end()) continue;
+    prepared.exchange_seconds += before->second.exchange_seconds;
+    prepared.aggregate_seconds += before->second.aggregate_seconds;
+  }
+  co_return combined;
+}
+
+Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trained, const Combined* first) {
   const absl::Duration give_up = Now() + env_.spec.rounds.round_deadline;
   std::set<NodeId> without_delta;
   wire::ExchangeStart start;  // later attempts go on with what members hold of the first one
-  for (const NodeId& node : Alive()) start.members.push_back({node, 0});
-  start.shares = member_.tuner().DealShares(Alive());
+  std::vector<NodeId> nodes = Alive();
+  if (first != nullptr) {  // who lacks its result has no part in the second
+    nodes.erase(std::remove_if(nodes.begin(), nodes.end(),
+                               [&](const NodeId& node) { return first->prepared.count(node) == 0; }),
+                nodes.end());
+    start.first_pass = first->receipt.result.theta;
+  }
+  for (const NodeId& node : nodes) start.members.push_back({node, 0});
+  start.shares = member_.tuner().DealShares(nodes);
   start.codec = Codec();
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {

@@ -66,7 +66,10 @@ class RoundLead {
   Task<absl::Status> Finish(absl::Status verdict);
   Task<absl::StatusOr<Trained>> Train();
   Task<Reply> TrainOn(NodeId node);
-  Task<absl::StatusOr<Combined>> Combine(const Trained& trained);
+  // Both passes, where rounds have two.
+  Task<absl::StatusOr<Combined>> Exchange(const Trained& trained);
+  // One pass; `first`: what the first one came to, if this is the second.
+  Task<absl::StatusOr<Combined>> Combine(const Trained& trained, const Combined* first);
   // Makes attempt_ one that no receipt of this epoch has, whatever restarted.
   Task<absl::Status> NextAttempt();
   absl::StatusOr<std::optional<Combined>> Judge(const std::vector<wire::Contribution>& members,

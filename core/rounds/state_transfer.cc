@@ -35,12 +35,13 @@ Task<absl::Status> ReceiveBytes(net::Stream& stream, absl::Span<uint8_t> bytes, 
   co_return absl::OkStatus();
 }
 
-Task<absl::StatusOr<OuterStateDraft>> Fetch(const RoundEnv& env, wire::StateId target, NodeId source) {
+Task<absl::StatusOr<OuterStateDraft>> Fetch(const RoundEnv& env, wire::StateId target, uint64_t num_momentum,
+                                            NodeId source) {
   const uint64_t num_params = env.loaded.layout.num_params();
   auto state = std::make_shared<checkpoint::OuterState>();
   state->id = target;
   GDF_CO_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(num_params));
-  GDF_CO_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(target.momentum.zero() ? 0 : num_params));
+  GDF_CO_ASSIGN_OR_RETURN(state->momentum, tensor::FlatBuffer::Zeros(num_momentum));
   absl::StatusOr<std::unique_ptr<net::Stream>> stream = co_await env.transport.Open(
       source, JobMember::StateMethod(env.job), net::Priority::kBulk, env.timings.call);
   GDF_CO_RETURN_IF_ERROR(stream.status());
@@ -69,8 +70,9 @@ Task<absl::Status> SendState(net::Stream& stream, checkpoint::OuterStatePtr stat
   co_return momentum;
 }
 
-Task<absl::StatusOr<OuterStateDraft>> FetchState(const RoundEnv& env, wire::StateId target, NodeId source) {
-  absl::StatusOr<OuterStateDraft> state = co_await Fetch(env, target, source);
+Task<absl::StatusOr<OuterStateDraft>> FetchState(const RoundEnv& env, wire::StateId target, uint64_t num_momentum,
+                                                 NodeId source) {
+  absl::StatusOr<OuterStateDraft> state = co_await Fetch(env, target, num_momentum, source);
   if (!state.ok()) {
     co_return Annotate(state.status(), absl::StrCat("fetching round ", target.round.value, " from node ", source.Short()));
   }

@@ -16,9 +16,10 @@ using checkpoint::OuterStateDraft;
 // Sends `state` to whoever opened `stream`.
 Task<absl::Status> SendState(net::Stream& stream, checkpoint::OuterStatePtr state);
 
-// Fetches `target` from `source`. kDataLoss when the bytes are not that state's; kNotFound when it has it no more;
+// Fetches `target` from `source`, whose momentum has `num_momentum` elements. kDataLoss when the bytes are not that state's; kNotFound when it has it no more;
 // kUnavailable and kDeadlineExceeded as the transport, each naming the source.
-Task<absl::StatusOr<OuterStateDraft>> FetchState(const RoundEnv& env, wire::StateId target, NodeId source);
+Task<absl::StatusOr<OuterStateDraft>> FetchState(const RoundEnv& env, wire::StateId target, uint64_t num_momentum,
+                                                 NodeId source);
 
 }  // namespace gdf::rounds
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "core/base/check.h"
 #include "core/base/text.h"
 #include "core/compress/codec.h"
+#include "core/compress/low_rank.h"
+#include "core/config/model_parameters.h"
 #include "core/schedule/exchange_time.h"
 #include "core/schedule/exchange_tuner.h"
 
@@ -86,6 +90,31 @@ LargestPacked Largest(const std::vector<config::CodecSpec>& codecs, uint64_t num
   return largest;
 }
 
+// What a delta is sent as: `passes` exchanges of packed values one after the other, and what an outer state holds for
+// them beside θ and the momentum.
+struct Sent {
+  std::vector<uint64_t> passes;  // bytes of each
+  Form form = Form::kDirect;
+  uint64_t state_bytes = 0;
+
+  uint64_t bytes() const { return std::accumulate(passes.begin(), passes.end(), uint64_t{0}); }
+  uint64_t largest() const { return *std::max_element(passes.begin(), passes.end()); }
+};
+
+// PowerSGD's: the left factors, then the right ones and what goes whole, as fp32.
+Sent SentAsFactors(const config::ModelShape& shape, uint32_t rank) {
+  uint64_t left = 0, right = 0, whole = 0;
+  for (const config::ParameterShape& parameter : config::ParametersOf(shape)) {
+    const uint64_t rows = parameter.dims.size() > 1 ? U(parameter.dims[0]) : 1;
+    const uint64_t columns = U(parameter.dims.back());
+    const bool apart = compress::LowRank::TakesApart(rank, rows, columns);
+    left += apart ? rank * rows : 0;
+    right += apart ? rank * columns : 0;
+    whole += apart ? 0 : rows * columns;
+  }
+  return {{left * kFloatBytes, (right + whole) * kFloatBytes}, Form::kDirect, right * kFloatBytes};
+}
+
 // The dataset as int32 tokens: one a byte at most for char and byte, and text that a trained
 // tokenizer cuts into less than three bytes a token is rare.
 uint64_t TokenBytes(const CostInput& in) {
@@ -113,9 +142,10 @@ CostSum ComputeMemory(const CostInput& in, uint64_t vector_bytes) {
 
 // Bytes of one node's packed delta, and of what it receives of the others' to reduce.
 struct Packed {
-  uint64_t delta;
-  uint64_t slices;
-  uint64_t mean;  // unpacked, unless it is all of θ and becomes θ_t+1 in its place
+  uint64_t delta = 0;
+  uint64_t slices = 0;
+  uint64_t mean = 0;   // unpacked, unless it is all of θ and becomes θ_t+1 in its place
+  uint64_t state = 0;  // what the outer state holds for the next one
 };
 
 // What the worker holds on the host wherever it computes. A delta is packed out of the parameters
@@ -153,7 +183,7 @@ void EstimateMemory(const CostInput& in, const Packed& packed, Cost* cost) {
     cost->host_memory = std::move(compute);
   }
   const bool momentum = in.spec->rounds.outer.optimizer == config::OuterOptimizer::kNesterov;
-  const uint64_t outer_bytes = (momentum ? 2 : 1) * vector_bytes;
+  const uint64_t outer_bytes = (momentum ? 2 : 1) * vector_bytes + packed.state;
   AddWorker(in, vector_bytes, packed.delta, &cost->host_memory);
   AddDaemon(in, outer_bytes, packed, &cost->host_memory);
 
@@ -200,21 +230,27 @@ Cost EstimateCost(const CostInput& input) {
 
   const uint64_t fragments = U(spec.rounds.fragments);
   const uint64_t fragment = (U(cost.num_parameters) + fragments - 1) / fragments;
-  const LargestPacked largest = Largest(spec.rounds.codecs, fragment, n);
-  const uint64_t packed = largest.bytes;
-  const Form form = largest.form;
-  const auto packed_bytes = static_cast<double>(packed);
+  Sent sent;
+  if (spec.rounds.rank > 0) {
+    sent = SentAsFactors(input.shape, spec.rounds.rank);
+  } else {
+    const LargestPacked largest = Largest(spec.rounds.codecs, fragment, n);
+    sent = {{largest.bytes}, largest.form};
+  }
+  const Form form = sent.form;
   cost.upload_bytes_per_round = static_cast<uint64_t>(
-      BytesMoved(form, packed_bytes, n, 1.0 / static_cast<double>(n)) + 0.5);
+      BytesMoved(form, static_cast<double>(sent.bytes()), n, 1.0 / static_cast<double>(n)) + 0.5);
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
   // The largest shard that ExchangeTuner deals; two nodes share equally.
   const double shard = form != Form::kDirect ? 1 : n > 2 ? ExchangeTuner::kMaxShare / static_cast<double>(n) : 0.5;
-  EstimateMemory(input,
-                 {packed, static_cast<uint64_t>(static_cast<double>((n - 1) * packed) * shard),
-                  fragments > 1 ? fragment * kFloatBytes : 0},
-                 &cost);
+  Packed packed;
+  packed.delta = sent.bytes();
+  packed.slices = static_cast<uint64_t>(static_cast<double>((n - 1) * sent.largest()) * shard);
+  packed.mean = fragments > 1 ? fragment * kFloatBytes : spec.rounds.rank > 0 ? sent.bytes() : 0;
+  packed.state = sent.state_bytes;
+  EstimateMemory(input, packed, &cost);
 
   if (input.tokens_per_sec && *input.tokens_per_sec > 0) {
     cost.compute_time = absl::Seconds(node_tokens / *input.tokens_per_sec);
@@ -223,8 +259,11 @@ Cost EstimateCost(const CostInput& input) {
     const auto rate = static_cast<double>(*input.upload_bytes_per_sec);
     ExchangeLoad load;
     load.links.assign(n, {rate, rate});
-    load.packed_bytes = packed_bytes;
-    cost.exchange_time = static_cast<double>(cost.num_rounds) * ExchangeTime(form, load);
+    cost.exchange_time = absl::ZeroDuration();
+    for (const uint64_t bytes : sent.passes) {
+      load.packed_bytes = static_cast<double>(bytes);
+      *cost.exchange_time += static_cast<double>(cost.num_rounds) * ExchangeTime(form, load);
+    }
     if (cost.compute_time) {  // the delay of each round runs beside its exchange
       const double share = static_cast<double>(spec.rounds.delay_steps * spec.rounds.fragments) /
                            static_cast<double>(spec.rounds.inner_steps);

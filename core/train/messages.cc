@@ -196,12 +196,18 @@ absl::StatusOr<RunResult> RunResultFromJson(const json& body) {
 }
 
 json ToJson(const EmitRequest& request) {
-  return {{"round", request.round.value},
-          {"fragment", request.fragment},
-          {"codec", request.codec.ToString()},
-          {"beta", request.beta},
-          {"max_norm", request.max_norm},
-          {"rounding_seed", request.rounding_seed}};
+  json body = {{"round", request.round.value},
+               {"fragment", request.fragment},
+               {"codec", request.codec.ToString()},
+               {"beta", request.beta},
+               {"max_norm", request.max_norm},
+               {"rounding_seed", request.rounding_seed}};
+  if (request.factors) {
+    body["rank"] = request.factors->rank;
+    body["second"] = request.factors->second;
+    body["seed"] = request.factors->seed;
+  }
+  return body;
 }
 
 absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
@@ -213,6 +219,12 @@ absl::StatusOr<EmitRequest> EmitRequestFromJson(const json& body) {
   request.beta = fields.Number("beta");
   request.max_norm = fields.Number("max_norm");
   request.rounding_seed = fields.Word("rounding_seed");
+  if (fields.Has("rank")) {
+    FactorPass& pass = request.factors.emplace();
+    pass.rank = static_cast<uint32_t>(fields.Int("rank", 1, config::kMaxPowerSgdRank));
+    pass.second = fields.Bool("second");
+    pass.seed = fields.Word("seed");
+  }
   GDF_RETURN_IF_ERROR(fields.status());
   const absl::StatusOr<compress::CodecSpec> spec = compress::CodecSpec::Parse(codec);
   if (!spec.ok()) return Annotate(spec.status(), "codec");

@@ -110,19 +110,28 @@ struct RunResult {
   data::Cursor cursor;
 };
 
+// One of the two passes by which a delta goes as low-rank factors (core/compress/low_rank.h).
+struct FactorPass {
+  uint32_t rank = 0;
+  bool second = false;           // follows an Emit of the first, any number of times
+  absl::Span<const float> given = {};  // right factors; of the second pass: the mean of everybody's left ones
+  uint64_t seed = 0;             // of the second pass, at every member the same: LowRank::Orthonormalise
+};
+
 struct EmitRequest {
   RoundId round;
   uint64_t fragment = 0;
-  uint64_t num_params = 0;  // of the fragment
+  uint64_t num_values = 0;  // that come packed: of the fragment, or factors of a pass
   compress::CodecSpec codec;
   double beta = 0;  // share of the residual carried on: spec's error_feedback_beta, or 0 without
                     // error feedback
   double max_norm = 0;  // L2 norm to which the contribution is clipped; 0: not clipped
   uint64_t rounding_seed = 0;  // of a codec that rounds stochastically
+  std::optional<FactorPass> factors = {};  // these come packed instead of the delta
 };
 
 struct EmitResult {
-  Buffer packed;  // Codec::PackedSize of the fragment, in memory of the daemon's own; contents not
+  Buffer packed;  // Codec::PackedSize of num_values, in memory of the daemon's own; contents not
                   // trusted
   double norm = 0;  // L2 norm of the contribution before clipping
   absl::Duration compute;
@@ -201,7 +210,7 @@ class WorkerSession {
 
   // Packs Δ = θ_t − θ_local of the fragment with its own error feedback; θ_t is then forgotten.
   // kFailedPrecondition: Δ is not finite, no Apply since the fragment's last Emit, or the last Emit of
-  // all is not settled.
+  // all is not settled; of a second pass, that no first one of the round waits for it.
   virtual Task<absl::StatusOr<EmitResult>> Emit(EmitRequest request) = 0;
 
   // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on

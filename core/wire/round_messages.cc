@@ -221,6 +221,7 @@ absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
   }
   GDF_RETURN_IF_ERROR(GetShares(in.shares(), out->members.size(), &out->shares));
   GDF_RETURN_IF_ERROR(GetCodec("exchange.codec", in.codec(), &out->codec));
+  if (!in.first_pass().empty()) GDF_RETURN_IF_ERROR(Get("exchange.first_pass", in.first_pass(), &out->first_pass.emplace()));
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 

@@ -149,6 +149,9 @@ struct ExchangeStart {
   // Of the delta, by member: kSharesWhole in all, none above twice an equal one. Empty: equal.
   std::vector<uint32_t> shares = {};
   uint32_t codec = 0;  // which of the job's
+  // In a job whose rounds have two passes: the digest of the mean that the first one came to, as its Prepared has it
+  // in place of theta. None: this is the first.
+  std::optional<Digest> first_pass = {};
   bool operator==(const ExchangeStart&) const = default;
 };
 

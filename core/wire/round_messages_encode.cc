@@ -97,6 +97,7 @@ struct RequestWriter {
     for (const NodeId& node : in.lost) Put(node, start->add_lost());
     for (const uint32_t share : in.shares) start->add_shares(share);
     start->set_codec(in.codec);
+    if (in.first_pass) Put(*in.first_pass, start->mutable_first_pass());
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {

@@ -13,6 +13,7 @@
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/tensor/flat_buffer.h"
 #include "core/train/export_files.h"
 #include "core/train/messages.h"
 #include "core/train/protocol.h"
@@ -258,13 +259,21 @@ Task<absl::StatusOr<train::EmitResult>> WorkerProcess::Emit(train::EmitRequest r
   GDF_CO_RETURN_IF_ERROR(RequireLoaded("emit"));
   GDF_CO_ASSIGN_OR_RETURN(const std::unique_ptr<compress::Codec> codec,
                           compress::Codec::Create(request.codec));
-  const uint64_t bytes = codec->PackedSize(request.num_params);
+  const uint64_t bytes = codec->PackedSize(request.num_values);
   if (bytes > window_->bytes().size()) {
     co_return absl::InvalidArgumentError(absl::StrCat("a delta packed by ", codec->name(), " has ",
                                                       bytes, " bytes, at most ",
                                                       window_->bytes().size(), " fit"));
   }
   Message message = Request(train::ToJson(request));
+  if (request.factors) {
+    const absl::Span<const uint8_t> given = tensor::AsBytes(request.factors->given);
+    if (given.size() > window_->bytes().size()) {
+      co_return absl::InvalidArgumentError(
+          absl::StrCat("factors of ", given.size(), " bytes, at most ", window_->bytes().size(), " fit"));
+    }
+    co_await Copy(given.data(), window_->bytes().data(), given.size());
+  }
   absl::StatusOr<Message> reply =
       co_await calls_->Call("emit", std::move(message), options_.work_timeout);
   if (!reply.ok()) co_return reply.status();

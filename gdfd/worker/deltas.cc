@@ -21,7 +21,24 @@ Overlap OverlapOf(uint64_t begin, uint64_t size, uint64_t first, uint64_t count)
   return {from, end > from ? end - from : 0};
 }
 
+// The window begins at a page.
+absl::Span<float> FloatsOf(absl::Span<uint8_t> window) {
+  return {reinterpret_cast<float*>(window.data()), window.size() / sizeof(float)};
+}
+
+absl::Status CheckWindow(uint64_t want, uint64_t have) {
+  if (want <= have) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("emit: the segment is too small for ", want, " bytes"));
+}
+
 }  // namespace
+
+absl::Span<const float> Deltas::Part::residual() const {
+  if (low_rank) return low_rank->residual();
+  if (feedback) return feedback->residual();
+  return {};
+}
 
 absl::Status Deltas::CheckFragment(uint64_t fragment) const {
   if (fragment < fragments_.count()) return absl::OkStatus();
@@ -62,8 +79,22 @@ absl::Status Deltas::Use(uint64_t fragment, const compress::CodecSpec& spec,
   return absl::OkStatus();
 }
 
+// Matrices are of the whole model.
+absl::Status Deltas::UseFactors(uint64_t fragment, uint32_t rank, const compress::ErrorFeedbackOptions& options) {
+  Part& part = parts_[fragment];
+  if (part.low_rank) return part.low_rank->SetOptions(options);
+  if (fragments_.count() > 1) {
+    return absl::InvalidArgumentError("emit: factors of a fragment were asked for; a job that sends factors has one");
+  }
+  GDF_ASSIGN_OR_RETURN(compress::LowRank low_rank, compress::LowRank::Create(model_.layout(), rank));
+  GDF_ASSIGN_OR_RETURN(part.low_rank, compress::LowRankFeedback::Create(std::move(low_rank), options));
+  return absl::OkStatus();
+}
+
 absl::Status Deltas::Stage(const train::EmitRequest& request, absl::Span<uint8_t> window, double* norm) {
   GDF_RETURN_IF_ERROR(CheckFragment(request.fragment));
+  const absl::Span<float> values = FloatsOf(window);
+  if (request.factors && request.factors->second) return Project(request, values);
   if (staged_) {
     return absl::FailedPreconditionError(
         absl::StrCat("emit: the delta of round ", staged_->round.value, " is not settled"));
@@ -73,27 +104,60 @@ absl::Status Deltas::Stage(const train::EmitRequest& request, absl::Span<uint8_t
     return absl::FailedPreconditionError(absl::StrCat("emit: the parameters of fragment ", request.fragment,
                                                       " were not applied for round ", request.round.value));
   }
-  GDF_RETURN_IF_ERROR(
-      Use(request.fragment, request.codec, {static_cast<float>(request.beta), request.max_norm}));
   const uint64_t begin = fragments_.begin(request.fragment);
-  const uint64_t bytes = part.codec->PackedSize(fragments_.size(request.fragment));
-  if (bytes > window.size()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("emit: the segment is too small for ", bytes, " bytes"));
-  }
   const auto delta = [&](uint64_t first, absl::Span<float> out) -> absl::Status {
     GDF_RETURN_IF_ERROR(model_.CopyParameters(begin + first, out));
     const float* theta = part.theta->floats().data() + first;
     for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
     return absl::OkStatus();
   };
-  const absl::Status staged = part.feedback->Stage(delta, window.subspan(0, bytes), request.rounding_seed);
+  const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
+  absl::Status staged;
+  if (request.factors) {
+    GDF_RETURN_IF_ERROR(UseFactors(request.fragment, request.factors->rank, options));
+    staged = StageFactors(part, delta, values, norm);
+  } else {
+    GDF_RETURN_IF_ERROR(Use(request.fragment, request.codec, options));
+    staged = StagePacked(part, request, delta, window, norm);
+  }
   if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
   GDF_RETURN_IF_ERROR(staged);
   staged_ = {request.round, request.fragment};
   part.theta.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Deltas::StagePacked(Part& part, const train::EmitRequest& request, compress::DeltaSource delta,
+                                 absl::Span<uint8_t> window, double* norm) {
+  const uint64_t bytes = part.codec->PackedSize(fragments_.size(request.fragment));
+  GDF_RETURN_IF_ERROR(CheckWindow(bytes, window.size()));
+  GDF_RETURN_IF_ERROR(part.feedback->Stage(delta, window.subspan(0, bytes), request.rounding_seed));
   *norm = part.feedback->last_norm();
   return absl::OkStatus();
+}
+
+// What is given is copied first: what is made lies in its place.
+absl::Status Deltas::StageFactors(Part& part, compress::DeltaSource delta, absl::Span<float> window, double* norm) {
+  const compress::LowRank& low_rank = part.low_rank->low_rank();
+  GDF_RETURN_IF_ERROR(CheckWindow(std::max(low_rank.num_left(), low_rank.num_right()) * sizeof(float), window.size() * sizeof(float)));
+  const std::vector<float> right(window.begin(), window.begin() + static_cast<ptrdiff_t>(low_rank.num_right()));
+  GDF_RETURN_IF_ERROR(part.low_rank->Stage(delta, right, window.subspan(0, low_rank.num_left())));
+  *norm = part.low_rank->last_norm();
+  return absl::OkStatus();
+}
+
+absl::Status Deltas::Project(const train::EmitRequest& request, absl::Span<float> window) {
+  Part& part = parts_[request.fragment];
+  if (!part.low_rank || !staged_ || staged_->round != request.round) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("emit: no factors of round ", request.round.value, " wait for a second pass"));
+  }
+  const compress::LowRank& low_rank = part.low_rank->low_rank();
+  GDF_RETURN_IF_ERROR(CheckWindow(std::max(low_rank.num_left(), low_rank.num_second()) * sizeof(float), window.size() * sizeof(float)));
+  const std::vector<float> mean(window.begin(), window.begin() + static_cast<ptrdiff_t>(low_rank.num_left()));
+  const absl::Status projected =
+      part.low_rank->Project(mean, request.factors->seed, window.subspan(0, low_rank.num_second()));
+  return absl::IsInvalidArgument(projected) ? absl::FailedPreconditionError(projected.message()) : projected;
 }
 
 absl::Status Deltas::Settle(RoundId round, bool applied) {
@@ -101,7 +165,8 @@ absl::Status Deltas::Settle(RoundId round, bool applied) {
     return absl::FailedPreconditionError(
         absl::StrCat("settle: no delta of round ", round.value, " waits for it"));
   }
-  GDF_RETURN_IF_ERROR(parts_[staged_->fragment].feedback->Settle(applied));
+  Part& part = parts_[staged_->fragment];
+  GDF_RETURN_IF_ERROR(part.low_rank ? part.low_rank->Settle(applied) : part.feedback->Settle(applied));
   staged_.reset();
   return absl::OkStatus();
 }
@@ -132,8 +197,8 @@ void Deltas::SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const {
     if (part.count == 0) continue;
     const absl::Span<uint8_t> to =
         out.subspan((part.from - first) * sizeof(float), part.count * sizeof(float));
-    if (parts_[i].feedback) {
-      const auto from = tensor::AsBytes(parts_[i].feedback->residual().subspan(part.from - begin, part.count));
+    if (!parts_[i].residual().empty()) {
+      const auto from = tensor::AsBytes(parts_[i].residual().subspan(part.from - begin, part.count));
       std::copy(from.begin(), from.end(), to.begin());
     } else {
       std::fill(to.begin(), to.end(), uint8_t{0});
@@ -141,22 +206,27 @@ void Deltas::SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const {
   }
 }
 
-absl::Status Deltas::RestoreResiduals(uint64_t first, absl::Span<const float> in,
-                                      const compress::CodecSpec& codec) {
+absl::Status Deltas::RestoreResiduals(uint64_t first, absl::Span<const float> in, const config::RoundsSpec& rounds) {
   staged_.reset();
   for (uint64_t i = 0; i < parts_.size(); ++i) {
-    if (!parts_[i].feedback) GDF_RETURN_IF_ERROR(Use(i, codec, {}));
+    Part& part = parts_[i];
+    if (rounds.rank > 0 && !part.low_rank) GDF_RETURN_IF_ERROR(UseFactors(i, rounds.rank, {}));
+    if (rounds.rank == 0 && !part.feedback) GDF_RETURN_IF_ERROR(Use(i, rounds.codecs.front(), {}));
     const uint64_t begin = fragments_.begin(i);
-    const Overlap part = OverlapOf(begin, fragments_.size(i), first, in.size());
-    const auto from = in.subspan(part.count == 0 ? 0 : part.from - first, part.count);
-    GDF_RETURN_IF_ERROR(parts_[i].feedback->Restore(part.count == 0 ? 0 : part.from - begin, from));
+    const Overlap overlap = OverlapOf(begin, fragments_.size(i), first, in.size());
+    const auto from = in.subspan(overlap.count == 0 ? 0 : overlap.from - first, overlap.count);
+    const uint64_t at = overlap.count == 0 ? 0 : overlap.from - begin;
+    GDF_RETURN_IF_ERROR(part.low_rank ? part.low_rank->Restore(at, from) : part.feedback->Restore(at, from));
   }
   return absl::OkStatus();
 }
 
 void Deltas::ForgetResiduals() {
   staged_.reset();
-  for (Part& part : parts_) part.feedback.reset();
+  for (Part& part : parts_) {
+    part.feedback.reset();
+    part.low_rank.reset();
+  }
 }
 
 }  // namespace gdf::worker

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "core/compress/codec.h"
 #include "core/compress/error_feedback.h"
+#include "core/compress/low_rank_feedback.h"
 #include "core/train/fragments.h"
 #include "core/train/shared_segment.h"
 #include "core/train/worker_session.h"
@@ -38,6 +39,7 @@ class Deltas {
 
   // Packs the delta of request.fragment into the beginning of `window`; `norm`: its L2 norm. kFailedPrecondition: it is
   // not finite, was not applied since it was staged last, or another is not settled, or the window is too small.
+  // With request.factors: those of the pass, by what `window` begins with; a second pass ends nothing and has no norm.
   absl::Status Stage(const train::EmitRequest& request, absl::Span<uint8_t> window, double* norm);
   // Ends what the Stage of that round began.
   absl::Status Settle(RoundId round, bool applied);
@@ -47,8 +49,8 @@ class Deltas {
 
   // The residuals as one buffer of [num_params] float32; zeros where nothing was staged yet. `first` is in floats.
   void SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const;
-  // Elements `first` and on; drops what is staged. `codec`: of the job.
-  absl::Status RestoreResiduals(uint64_t first, absl::Span<const float> in, const compress::CodecSpec& codec);
+  // Elements `first` and on; drops what is staged. `rounds`: of the job.
+  absl::Status RestoreResiduals(uint64_t first, absl::Span<const float> in, const config::RoundsSpec& rounds);
   void ForgetResiduals();
 
  private:
@@ -58,6 +60,9 @@ class Deltas {
     bool drifted = false;                       // locally, from θ
     std::unique_ptr<compress::Codec> codec;     // of the feedback
     std::optional<compress::ErrorFeedback> feedback;
+    std::optional<compress::LowRankFeedback> low_rank;  // instead, in a job that sends factors
+
+    absl::Span<const float> residual() const;  // empty: there is none yet
   };
   struct Staged {
     RoundId round;
@@ -66,6 +71,11 @@ class Deltas {
 
   absl::Status CheckFragment(uint64_t fragment) const;
   absl::Status Use(uint64_t fragment, const compress::CodecSpec& codec, const compress::ErrorFeedbackOptions& options);
+  absl::Status UseFactors(uint64_t fragment, uint32_t rank, const compress::ErrorFeedbackOptions& options);
+  absl::Status StagePacked(Part& part, const train::EmitRequest& request, compress::DeltaSource delta,
+                           absl::Span<uint8_t> window, double* norm);
+  static absl::Status StageFactors(Part& part, compress::DeltaSource delta, absl::Span<float> window, double* norm);
+  absl::Status Project(const train::EmitRequest& request, absl::Span<float> window);
 
   LanguageModel& model_;
   const train::Fragments fragments_;

@@ -356,7 +356,7 @@ absl::Status SessionServer::RestorePiece(uint64_t offset, absl::Span<const uint8
   return deltas_->RestoreResiduals(
       (from - inner_bytes) / sizeof(float),
       {reinterpret_cast<const float*>(rest.data()), rest.size() / sizeof(float)},
-      job_->spec().rounds.codecs.front());
+      job_->spec().rounds);
 }
 
 absl::Status SessionServer::ForgetInnerState() {

@@ -37,6 +37,12 @@ void Stream(SeededRng& rng, JobOptions& options) {
   options.mixing = 0.5 * static_cast<double>(rng.Below(2));
 }
 
+// Deltas go as factors, in two passes.
+void Factorise(SeededRng& rng, JobOptions& options) {
+  options.codecs = {{config::CodecKind::kFp32}};
+  options.rank = 1 + static_cast<uint32_t>(rng.Below(4));
+}
+
 // One run's faults. Everything is undone by kFaultsEnd.
 class Chaos {
  public:
@@ -151,12 +157,18 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
   SeededRng rng(MixSeed(seed, 0x6368616f73));
   JobOptions options = RandomJob(rng);
   SeededRng streaming(MixSeed(seed, 0x73747265616d));  // of its own: the other jobs' histories stay as they were
-  if (streaming.Below(4) == 1) Stream(streaming, options);
+  SeededRng factors(MixSeed(seed, 0x72616e6b));
+  if (streaming.Below(4) == 1) {
+    Stream(streaming, options);
+  } else if (factors.Below(4) == 2) {
+    Factorise(factors, options);
+  }
   SimJob job(seed, options);
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps, ", options.delay_steps, " of them delay; ", options.num_params,
-                     " parameters in ", options.fragments, " fragments as ", options.codecs.back().ToString()));
+                     " parameters in ", options.fragments, " fragments as ",
+                     options.rank > 0 ? config::PowerSgdName(options.rank) : options.codecs.back().ToString()));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

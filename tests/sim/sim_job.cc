@@ -27,7 +27,8 @@ config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   spec.rounds.mixing = options.mixing;
   spec.rounds.outer = options.outer;
   spec.rounds.codecs = options.codecs;
-  spec.rounds.error_feedback = options.codecs.back().kind != config::CodecKind::kFp32;
+  spec.rounds.rank = options.rank;
+  spec.rounds.error_feedback = options.rank > 0 || options.codecs.back().kind != config::CodecKind::kFp32;
   spec.rounds.round_deadline = options.round_deadline;
   spec.nodes.min = options.min_nodes;
   spec.nodes.max = options.nodes;
@@ -41,6 +42,11 @@ trust::NodeKey KeyOf(int index, uint64_t seed) {
 }
 
 }  // namespace
+
+// The optimiser's, without the factors that may follow it.
+absl::Span<const float> SimJob::OuterMomentum(const checkpoint::OuterState& state) const {
+  return state.momentum.span().subspan(0, options_.outer.momentum > 0 ? options_.num_params : 0);
+}
 
 // What a process has of the job.
 struct SimJob::Instance {
@@ -117,13 +123,15 @@ SimJob::Instance::Instance(SimJob& job, Node& node)
                               .key = node.key,
                               .coordinator = *coordinator}) {}
 
-SimWorkerOptions SimJob::WorkerOptions(const Node& node) const {
+SimWorkerOptions SimJob::WorkerOptions(const Node& node) {
   SimWorkerOptions options;
   options.num_params = options_.num_params;
   options.seed = seed_;
   options.node = node.id;
   options.step_time = node.step_time;
   options.fragments = static_cast<uint64_t>(options_.fragments);
+  options.has_matrix = options_.rank > 0;
+  options.projections = &projections_;
   options.constant_gradient = options_.constant_gradient;
   if (before_step_) {
     options.before_step = [this, index = IndexOf(node.id)](int64_t step, absl::Span<const float> local) {
@@ -401,6 +409,7 @@ std::string SimJob::CheckCommit(const wire::Commit& commit) const {
 
 // The receipt's contributors' deltas give the state. A node that trained twice on a round packed twice.
 std::string SimJob::CheckRound(const CommittedRound& before, const CommittedRound& round) const {
+  if (options_.rank > 0) return CheckFactorRound(before, round);
   const wire::Receipt& receipt = round.commit->receipt;
   std::vector<std::vector<Buffer>> choices;
   size_t combinations = 1;
@@ -429,8 +438,7 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
   const std::unique_ptr<compress::Codec> codec = *compress::Codec::Create(options_.codecs[receipt.codec]);
   const train::Fragments fragments =
       *train::Fragments::Create(options_.num_params, static_cast<uint64_t>(options_.fragments));
-  const uint64_t fragment = receipt.tag.round.value % fragments.count();
-  const size_t n = fragments.size(fragment);
+  const size_t n = fragments.size(receipt.tag.round.value % fragments.count());
   std::vector<float> mean(n);
   std::vector<float> decoded(n);
   float total = 0;
@@ -446,8 +454,18 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
     codec->Encode(mean, absl::MakeSpan(once), {.seed = MixSeed(spec_.train.seed, receipt.tag.round.value, 0)});
     if (!codec->Decode(once, absl::MakeSpan(mean)).ok()) return false;
   }
+  return Steps(before, round, mean);
+}
+
+bool SimJob::Steps(const CommittedRound& before, const CommittedRound& round, absl::Span<const float> mean) const {
+  const train::Fragments fragments =
+      *train::Fragments::Create(options_.num_params, static_cast<uint64_t>(options_.fragments));
+  const uint64_t fragment = round.commit->receipt.tag.round.value % fragments.count();
+  const size_t n = fragments.size(fragment);
   const absl::Span<const float> theta = before.state->theta.span();
-  const absl::Span<const float> momentum = before.state->momentum.span();
+  const absl::Span<const float> momentum = OuterMomentum(*before.state);
+  const absl::Span<const float> next_momentum = OuterMomentum(*round.state);
+  if (momentum.size() != next_momentum.size()) return false;
   const float rate = static_cast<float>(options_.outer.lr);
   const float mu = static_cast<float>(options_.outer.momentum);
   const size_t begin = fragments.begin(fragment);
@@ -460,9 +478,76 @@ bool SimJob::Reproduces(const CommittedRound& before, const CommittedRound& roun
       next = theta[k] - rate * (momentum.empty() ? m : mean[k - begin] + mu * m);
     }
     if (next != round.state->theta.span()[k]) return false;
-    if (!momentum.empty() && m != round.state->momentum.span()[k]) return false;
+    if (!momentum.empty() && m != next_momentum[k]) return false;
   }
   return true;
+}
+
+// docs/formats/low-rank.md: the contributors' second passes, all made of one mean of first ones, give the state.
+std::string SimJob::CheckFactorRound(const CommittedRound& before, const CommittedRound& round) const {
+  const wire::Receipt& receipt = round.commit->receipt;
+  SimWorkerOptions of_model;
+  of_model.num_params = options_.num_params;
+  of_model.has_matrix = true;
+  const compress::LowRank low_rank = *compress::LowRank::Create(SimWorker::Loaded(of_model).layout, options_.rank);
+  const auto first = projections_.find({receipt.contributions[0].node, receipt.tag.round});
+  if (first == projections_.end()) return absl::StrCat(receipt.tag.ToString(), " names a node without a second pass\n");
+  for (const Projection& begun : first->second) {
+    std::vector<float> second(low_rank.num_second());
+    float total = 0;
+    for (const wire::Contribution& c : receipt.contributions) {
+      const auto of_node = projections_.find({c.node, receipt.tag.round});
+      if (of_node == projections_.end()) break;
+      // Whoever trained twice on the round is believed by its last one.
+      const auto same = std::find_if(of_node->second.rbegin(), of_node->second.rend(),
+                                     [&](const Projection& p) { return p.given == begun.given; });
+      if (same == of_node->second.rend()) break;
+      const float weight = static_cast<float>(c.tokens);
+      const auto* values = reinterpret_cast<const float*>(same->packed.span().data());
+      for (size_t k = 0; k < second.size(); ++k) second[k] = second[k] + weight * values[k];
+      total = total + weight;
+    }
+    for (float& value : second) value = value / total;
+    std::vector<float> left = begun.given, mean(options_.num_params), right(low_rank.num_right());
+    low_rank.Orthonormalise(MixSeed(spec_.train.seed, receipt.tag.round.value, 0), absl::MakeSpan(left));
+    low_rank.Accumulate(left, second, 1.0f, absl::MakeSpan(mean));
+    low_rank.NextRight(second, absl::MakeSpan(right));
+    const absl::Span<const float> carried = round.state->momentum.span();
+    if (!Steps(before, round, mean) || carried.subspan(carried.size() - right.size()) != absl::MakeConstSpan(right)) {
+      continue;
+    }
+    if (IsFirstPass(receipt.tag, receipt.contributions[0].tokens, begun.given)) return "";
+    return absl::StrCat("the factors of ", receipt.tag.ToString(), " are the mean of no first passes\n");
+  }
+  return absl::StrCat("the result of ", receipt.tag.ToString(), " is not what its contributions' factors give\n");
+}
+
+// Of some of the nodes, each with one of the first passes that it packed; all trained on as many tokens.
+bool SimJob::IsFirstPass(const wire::RoundTag& tag, uint64_t tokens, const std::vector<float>& mean) const {
+  std::vector<std::vector<const Buffer*>> choices;  // of each node; null: it is not among them
+  for (const auto& node : nodes_) {
+    choices.push_back({nullptr});
+    const auto packed = journal_.find({node->id, tag.round});
+    if (packed == journal_.end()) continue;
+    for (const Buffer& one : packed->second) choices.back().push_back(&one);
+  }
+  std::vector<size_t> pick(choices.size());
+  while (true) {
+    std::vector<float> sum(mean.size());
+    float total = 0;
+    for (size_t i = 0; i < pick.size(); ++i) {
+      if (choices[i][pick[i]] == nullptr) continue;
+      const auto* values = reinterpret_cast<const float*>(choices[i][pick[i]]->span().data());
+      const float weight = static_cast<float>(tokens);
+      for (size_t k = 0; k < sum.size(); ++k) sum[k] = sum[k] + weight * values[k];
+      total = total + weight;
+    }
+    for (float& value : sum) value = value / total;
+    if (total > 0 && sum == mean) return true;
+    size_t digit = 0;
+    while (digit < pick.size() && ++pick[digit] == choices[digit].size()) pick[digit++] = 0;
+    if (digit == pick.size()) return false;
+  }
 }
 
 }  // namespace gdf::sim

@@ -36,6 +36,7 @@ struct JobOptions {
   double mixing = 0;
   uint64_t num_params = 1000;
   std::vector<config::CodecSpec> codecs = {{config::CodecKind::kInt8, 64}};
+  uint32_t rank = 0;  // PowerSGD's; codecs must be fp32 then
   config::OuterSpec outer = {};
   std::optional<float> constant_gradient = {};  // see SimWorkerOptions
   int64_t checkpoint_every = 1;
@@ -141,7 +142,7 @@ class SimJob {
   };
   class NodeCoordinator;
 
-  SimWorkerOptions WorkerOptions(const Node& node) const;
+  SimWorkerOptions WorkerOptions(const Node& node);
   Task<void> RunNode(Node* node);
   void Announce();
   void Observe();
@@ -153,7 +154,12 @@ class SimJob {
   absl::StatusOr<std::vector<NodeId>> MembersOf(Epoch epoch) const;
   std::string CheckCommit(const wire::Commit& commit) const;
   std::string CheckRound(const CommittedRound& before, const CommittedRound& round) const;
+  std::string CheckFactorRound(const CommittedRound& before, const CommittedRound& round) const;
   bool Reproduces(const CommittedRound& before, const CommittedRound& round, const std::vector<Buffer>& packed) const;
+  absl::Span<const float> OuterMomentum(const checkpoint::OuterState& state) const;
+  // Is it what the outer step makes of this mean?
+  bool Steps(const CommittedRound& before, const CommittedRound& round, absl::Span<const float> mean) const;
+  bool IsFirstPass(const wire::RoundTag& tag, uint64_t tokens, const std::vector<float>& mean) const;
 
   const JobOptions options_;
   const uint64_t seed_;
@@ -163,6 +169,7 @@ class SimJob {
   InlinePool pool_;
   SimNetwork network_;
   EmitJournal journal_;
+  ProjectionJournal projections_;
   std::vector<wire::EpochRecord> epochs_;
   schedule::Losses losses_;  // said in the last of them
   std::optional<wire::FinishJob> finish_;

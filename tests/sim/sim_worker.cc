@@ -1,6 +1,7 @@
 #include "tests/sim/sim_worker.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/byte_io.h"
@@ -41,8 +42,15 @@ SimWorker::SimWorker(Executor& executor, SimWorkerOptions options, EmitJournal* 
 
 train::LoadResult SimWorker::Loaded(const SimWorkerOptions& options) {
   train::LoadResult loaded;
-  if (options.num_params > 0) {
-    const int64_t shape[] = {static_cast<int64_t>(options.num_params)};
+  auto rest = static_cast<int64_t>(options.num_params);
+  if (options.has_matrix && rest > 0) {
+    const auto side = static_cast<int64_t>(std::sqrt(rest));
+    const int64_t shape[] = {side, side};
+    GDF_CHECK(loaded.layout.Add("matrix", shape).ok());
+    rest -= side * side;
+  }
+  if (rest > 0) {
+    const int64_t shape[] = {rest};
     GDF_CHECK(loaded.layout.Add("theta", shape).ok());
   }
   loaded.train_tokens = 1'000'000;
@@ -154,36 +162,76 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
   co_return result;
 }
 
+absl::StatusOr<std::vector<uint8_t>> SimWorker::Stage(Part& part, const train::EmitRequest& request,
+                                                      absl::Span<const float> delta) {
+  GDF_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(request.codec));
+  const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
+  if (!part.feedback) {
+    GDF_ASSIGN_OR_RETURN(part.feedback, compress::ErrorFeedback::Create(delta.size(), codec.get(), options));
+    const uint64_t begin = fragments_.begin(request.fragment);
+    GDF_RETURN_IF_ERROR(part.feedback->Restore(0, absl::MakeConstSpan(residual_).subspan(begin, delta.size())));
+  } else {
+    GDF_RETURN_IF_ERROR(part.feedback->Use(codec.get(), options));
+  }
+  part.codec = std::move(codec);
+  std::vector<uint8_t> packed(part.codec->PackedSize(delta.size()));
+  GDF_RETURN_IF_ERROR(part.feedback->Stage(delta, absl::MakeSpan(packed), request.rounding_seed));
+  return packed;
+}
+
+absl::StatusOr<std::vector<uint8_t>> SimWorker::StageFactors(Part& part, const train::EmitRequest& request,
+                                                             absl::Span<const float> delta) {
+  if (!part.low_rank) {
+    GDF_ASSIGN_OR_RETURN(compress::LowRank low_rank, compress::LowRank::Create(Loaded(options_).layout, request.factors->rank));
+    const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
+    GDF_ASSIGN_OR_RETURN(part.low_rank, compress::LowRankFeedback::Create(std::move(low_rank), options));
+    GDF_RETURN_IF_ERROR(part.low_rank->Restore(0, residual_));
+  }
+  const auto source = [delta](uint64_t first, absl::Span<float> out) {
+    std::copy_n(delta.data() + first, out.size(), out.data());
+    return absl::OkStatus();
+  };
+  std::vector<float> left(part.low_rank->low_rank().num_left());
+  GDF_RETURN_IF_ERROR(part.low_rank->Stage(source, request.factors->given, absl::MakeSpan(left)));
+  const absl::Span<const uint8_t> bytes = tensor::AsBytes(left);
+  return std::vector<uint8_t>(bytes.begin(), bytes.end());
+}
+
+absl::StatusOr<std::vector<uint8_t>> SimWorker::Project(Part& part, const train::EmitRequest& request) {
+  if (unsettled_ != request.round) return absl::FailedPreconditionError("a second pass out of turn");
+  const absl::Span<const float> given = request.factors->given;
+  std::vector<float> second(part.low_rank->low_rank().num_second());
+  GDF_RETURN_IF_ERROR(part.low_rank->Project(given, request.factors->seed, absl::MakeSpan(second)));
+  const absl::Span<const uint8_t> bytes = tensor::AsBytes(second);
+  std::vector<uint8_t> packed(bytes.begin(), bytes.end());
+  (*options_.projections)[{options_.node, request.round}].push_back(
+      {std::vector<float>(given.begin(), given.end()), Buffer(packed)});
+  return packed;
+}
+
 Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest request) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   co_await Sleep(executor_, absl::Milliseconds(1));
-  GDF_CO_RETURN_IF_ERROR(Ready("emit"));
+  const bool second = request.factors && request.factors->second;
+  GDF_CO_RETURN_IF_ERROR(Ready(second ? "project" : "emit"));
   Part& part = parts_[request.fragment];
+  train::EmitResult result;
+  if (second) {
+    GDF_CO_ASSIGN_OR_RETURN(std::vector<uint8_t> packed, Project(part, request));
+    result.packed = Buffer(std::move(packed));
+    co_return result;
+  }
   if (!part.reference || unsettled_) co_return absl::FailedPreconditionError("Emit out of turn");
   const uint64_t begin = fragments_.begin(request.fragment);
-  const uint64_t size = fragments_.size(request.fragment);
-  GDF_CHECK(request.num_params == size);
-  GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(request.codec));
-  const compress::ErrorFeedbackOptions feedback_options{static_cast<float>(request.beta), request.max_norm};
-  if (!part.feedback) {
-    GDF_CO_ASSIGN_OR_RETURN(compress::ErrorFeedback feedback,
-                            compress::ErrorFeedback::Create(size, codec.get(), feedback_options));
-    part.feedback = std::move(feedback);
-    GDF_CO_RETURN_IF_ERROR(part.feedback->Restore(0, absl::MakeConstSpan(residual_).subspan(begin, size)));
-  } else {
-    GDF_CO_RETURN_IF_ERROR(part.feedback->Use(codec.get(), feedback_options));
-  }
-  part.codec = std::move(codec);
-  std::vector<float> delta(size);
+  std::vector<float> delta(fragments_.size(request.fragment));
   for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*part.reference)[i] - theta_[begin + i];
-  std::vector<uint8_t> packed(part.codec->PackedSize(delta.size()));
-  GDF_CO_RETURN_IF_ERROR(part.feedback->Stage(delta, absl::MakeSpan(packed), request.rounding_seed));
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<uint8_t> packed,
+                          request.factors ? StageFactors(part, request, delta) : Stage(part, request, delta));
   part.reference.reset();
   unsettled_ = request.round;
   emitted_ = request.fragment;
-  train::EmitResult result;
   result.packed = Buffer(std::move(packed));
-  result.norm = part.feedback->last_norm();
+  result.norm = part.low_rank ? part.low_rank->last_norm() : part.feedback->last_norm();
   (*journal_)[{options_.node, request.round}].push_back(result.packed);
   co_return result;
 }
@@ -193,7 +241,8 @@ Task<absl::Status> SimWorker::Settle(RoundId round, bool applied) {
   GDF_CO_RETURN_IF_ERROR(Ready("settle"));
   if (unsettled_ != round) co_return absl::FailedPreconditionError("Settle of another round");
   unsettled_.reset();
-  co_return parts_[emitted_].feedback->Settle(applied);
+  Part& part = parts_[emitted_];
+  co_return part.low_rank ? part.low_rank->Settle(applied) : part.feedback->Settle(applied);
 }
 
 Task<absl::StatusOr<train::EvalResult>> SimWorker::Evaluate(int64_t) {
@@ -209,8 +258,8 @@ Task<absl::Status> SimWorker::Save(train::StateSink sink) {
   GDF_CO_RETURN_IF_ERROR(Ready("save"));
   std::vector<float> residual = residual_;
   for (uint64_t i = 0; i < parts_.size(); ++i) {
-    if (!parts_[i].feedback) continue;
-    const absl::Span<const float> part = parts_[i].feedback->residual();
+    if (!parts_[i].feedback && !parts_[i].low_rank) continue;
+    const absl::Span<const float> part = parts_[i].residual();
     std::copy(part.begin(), part.end(), residual.begin() + static_cast<ptrdiff_t>(fragments_.begin(i)));
   }
   ByteWriter out;

@@ -14,6 +14,7 @@
 
 #include "core/base/rng.h"
 #include "core/compress/error_feedback.h"
+#include "core/compress/low_rank_feedback.h"
 #include "core/rounds/async_lock.h"
 #include "core/train/fragments.h"
 #include "core/train/worker_session.h"
@@ -23,6 +24,13 @@ namespace gdf::sim {
 // Every contribution that was ever packed, by node and round, newest last. The disk of nobody: tests only.
 using EmitJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Buffer>>;
 
+// Every second pass, by node and round, newest last: what it was given, the mean of left factors, and what it gave.
+struct Projection {
+  std::vector<float> given;
+  Buffer packed;
+};
+using ProjectionJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Projection>>;
+
 struct SimWorkerOptions {
   uint64_t num_params = 1000;
   uint64_t seed = 0;          // of the problem and its noise: the job's
@@ -30,6 +38,8 @@ struct SimWorkerOptions {
   absl::Duration step_time = absl::Milliseconds(100);  // about: each step is up to half as long again
   int64_t tokens_per_step = 32;
   uint64_t fragments = 1;
+  bool has_matrix = false;    // most parameters are a square matrix
+  ProjectionJournal* projections = nullptr;  // may be none where deltas do not go as factors
   // Instead of the quadratic: every parameter begins at 1 and has this gradient, of which the inner SGD takes all.
   std::optional<float> constant_gradient = {};
   // Told the local parameters before each step.
@@ -43,7 +53,7 @@ class SimWorker : public train::WorkerSession {
 
   SimWorker(Executor& executor, SimWorkerOptions options, EmitJournal* journal, Fault fault);
 
-  // What Load gives: one tensor "theta" of [num_params].
+  // What Load gives: one tensor "theta" of [num_params], or with a matrix what it leaves of them.
   static train::LoadResult Loaded(const SimWorkerOptions& options);
   // θ_0: what a worker holds before the first Apply.
   static std::vector<float> InitialTheta(const SimWorkerOptions& options);
@@ -70,10 +80,16 @@ class SimWorker : public train::WorkerSession {
     bool applied = false;
     std::unique_ptr<compress::Codec> codec;
     std::optional<compress::ErrorFeedback> feedback;
+    std::optional<compress::LowRankFeedback> low_rank;  // instead, of deltas that go as factors
+
+    absl::Span<const float> residual() const { return low_rank ? low_rank->residual() : feedback->residual(); }
   };
 
   std::vector<float> Theta() const;  // the references, and local parameters where there is none
   void Step(int64_t position);
+  absl::StatusOr<std::vector<uint8_t>> Stage(Part& part, const train::EmitRequest& request, absl::Span<const float> delta);
+  absl::StatusOr<std::vector<uint8_t>> StageFactors(Part& part, const train::EmitRequest& request, absl::Span<const float> delta);
+  absl::StatusOr<std::vector<uint8_t>> Project(Part& part, const train::EmitRequest& request);
   absl::Status Ready(std::string_view call) const;
 
   Executor& executor_;

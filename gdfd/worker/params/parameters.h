@@ -14,11 +14,7 @@
 
 namespace gdf::worker {
 
-// Names, shapes and order of the trained parameters of `shape` (vocab set): all matrices, then all
-// vectors (biases and norms), so that weight decay applies to one range. Names, orientation and
-// values are those of `transformers`: GPT-2's linear layers are stored [in, out], Llama's
-// [out, in]. What is multiplied together lies together: Llama's q, k, v and gate, up.
-// kInvalidArgument for a shape that ValidateModelShape refuses.
+// config::ParametersOf(shape), vocab set: all matrices, then all vectors. kInvalidArgument for a shape that ValidateModelShape refuses.
 absl::StatusOr<tensor::Layout> ParameterLayout(const config::ModelShape& shape);
 
 // Elements of the matrices, which come first in the layout: the range with weight decay.

@@ -144,6 +144,35 @@ TEST_CASE("nodes exchange fragments while they train on, and end with one model"
   CHECK(cluster.node(1).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"})["tokens"] == 8);
 }
 
+TEST_CASE("nodes exchange low-rank factors, and end with one model") {
+  Cluster cluster(3);
+  cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");
+  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3, .arguments = {"--wait"}};
+  options.set = {"rounds.codec=powersgd:8", "rounds.outer={optimizer: sgd, lr: 1}"};
+  std::vector<std::string> submit = cluster.JobArguments(options);
+  submit.insert(submit.begin(), {"--json", "submit"});
+  const CtlResult done = cluster.node(0).Ctl(submit);
+  INFO(done.out << done.err);
+  REQUIRE(done.code == 0);
+  const Json job = done.json()["job"];
+  CHECK(job["phase"] == "succeeded");
+  const std::string id = job["id"];
+  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  REQUIRE(rounds.size() >= 2);
+  REQUIRE(rounds.back()["round"] == 7);
+  for (const Json& round : rounds) CHECK(round["members"] == 3);
+  CHECK(rounds.back()["validation_loss"] < rounds[0]["validation_loss"]);
+  std::string weights;
+  for (int i = 0; i < 3; ++i) {
+    const std::string folder = cluster.folder() + "/export-" + cluster.node(i).name();
+    cluster.node(i).Ask({"job", "export", id, folder});
+    const std::string here = ReadFile(folder + "/model.safetensors");
+    REQUIRE_FALSE(here.empty());
+    if (i == 0) weights = here;
+    CHECK((here == weights));
+  }
+}
+
 TEST_CASE("an export starts another job with the same tokenizer") {
   Cluster cluster(1);
   const auto finish = [&cluster](const std::vector<std::string>& set, const std::string& folder) {

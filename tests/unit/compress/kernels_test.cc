@@ -210,6 +210,8 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
       CHECK(simd->max_magnitude(values.data(), count) == scalar.max_magnitude(values.data(), count));
       CHECK(std::bit_cast<uint32_t>(simd->sum_magnitudes(values.data(), count)) ==
             std::bit_cast<uint32_t>(scalar.sum_magnitudes(values.data(), count)));
+      const std::vector<float> others = Values(count, static_cast<uint32_t>(count + 1));
+      CHECK(SameBits({simd->dot(values.data(), others.data(), count)}, {scalar.dot(values.data(), others.data(), count)}));
       for (const size_t k : {size_t{1}, count / 3, count / 2, count}) {
         if (k == 0 || k > count) continue;
         std::vector<uint16_t> a(k), b(k);

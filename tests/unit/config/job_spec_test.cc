@@ -1,5 +1,7 @@
 #include "core/config/job_spec.h"
 
+#include "core/config/job_advice.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
@@ -135,6 +137,22 @@ TEST_CASE("a job has one codec, several in the order of preference, or those of 
   CHECK(wrong("[bf16, bf16]").find("'rounds.codec' names bf16 twice") != std::string::npos);
   CHECK(wrong("[bf16, auto]").find("'rounds.codec' must be one of fp32") != std::string::npos);
   CHECK(wrong("[]") != "");
+}
+
+TEST_CASE("powersgd is a rank, whose factors go as fp32") {
+  std::string text = ReadFile(std::string(GDF_SOURCE_DIR) + "/configs/examples/char-gpt.yaml");
+  text.replace(text.find("codec: int8"), 11, "codec: powersgd");
+  JobSpec spec = Parse(text, "job.yaml");
+  CHECK(spec.rounds.rank == 4);
+  CHECK(spec.rounds.codecs == std::vector{CodecSpec{CodecKind::kFp32}});
+  CHECK(spec.rounds.error_feedback);
+  CHECK(Warnings(spec).empty());
+  spec.rounds.rank = 64;
+  CHECK(ToYaml(spec).find("codec: powersgd:64\n") != std::string::npos);
+  CHECK(Parse(ToYaml(spec), "job.yaml") == spec);
+  spec.rounds.error_feedback = false;
+  REQUIRE(Warnings(spec).size() == 1);
+  CHECK(Warnings(spec)[0].find("codec powersgd:64 leaves out") != std::string::npos);
 }
 
 TEST_CASE("defaults that follow from other keys") {

@@ -202,6 +202,12 @@ TEST_CASE_METHOD(OneMember, "an exchange must be of this round, name this node, 
     start.tag.round = RoundId{1};
     CHECK(absl::IsAborted(Ask(start).status()));
   }
+  SECTION("a second pass, where rounds have one") {
+    start.first_pass = HashBytes("factors");
+    const absl::Status status = Ask(start).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(Says(status, "have one pass"));
+  }
   SECTION("an older attempt") {
     CHECK(ExchangeAs(start, Buffer()).failure.empty());
     start.tag.attempt = 4;
@@ -216,6 +222,52 @@ TEST_CASE_METHOD(OneMember, "an exchange must be of this round, name this node, 
     CHECK(prepared.lost == std::vector<NodeId>{id(0)});
     CHECK(prepared.failure.find(id(0).Short()) != std::string::npos);
   }
+}
+
+struct TwoPassMember : OneMember {
+  TwoPassMember() {
+    spec.rounds.rank = 2;
+    worker_options.has_matrix = true;
+    worker_options.projections = &projections;
+    StartMember();
+  }
+  sim::ProjectionJournal projections;
+};
+
+TEST_CASE_METHOD(TwoPassMember, "a second pass must follow the first pass that is held here, and is made of it") {
+  REQUIRE(started.ok());
+  EnterFirst();
+  const auto low_rank = *compress::LowRank::Create(sim::SimWorker::Loaded(worker_options).layout, 2);
+  const absl::Span<const float> momentum = member->state()->momentum.span();
+  CHECK(momentum.size() == worker_options.num_params + low_rank.num_right());
+  const auto report = AskFor<wire::RoundReport>(Plan());
+  wire::ExchangeStart start{Tag(0, 1), {{id(1), report.tokens}}, absl::Seconds(30)};
+  const auto first = AskFor<wire::Prepared>(start);
+  CHECK(first.failure.empty());
+  CHECK(first.result.theta == MerkleRoot(journal.at({id(1), RoundId{0}}).at(0).span()));  // of one member alone
+  CHECK(AskFor<wire::Prepared>(start) == first);
+  start.tag.attempt = 2;
+  start.first_pass = HashBytes("other");
+  const absl::Status status = Ask(start).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(Says(status, start.first_pass->Short()));
+  CHECK(projections.empty());
+  start.first_pass = first.result.theta;
+  const auto second = AskFor<wire::Prepared>(start);
+  CHECK(second.failure.empty());
+  CHECK(second.result.round == RoundId{1});
+  CHECK(AskFor<wire::Prepared>(start) == second);
+  start.tag.attempt = 3;  // of what the worker has made already
+  CHECK(AskFor<wire::Prepared>(start).result == second.result);
+  CHECK(projections.at({id(1), RoundId{0}}).size() == 1);
+}
+
+TEST_CASE_METHOD(TwoPassMember, "a node's checkpoint that has no factors is none of a job that needs them") {
+  EnterFirst();
+  spec.rounds.rank = 0;
+  StartMember();
+  REQUIRE(started.ok());
+  CHECK(member->state()->momentum.size() == worker_options.num_params);
 }
 
 // --- Signing, step 10, step 8 ---

@@ -76,6 +76,25 @@ TEST_CASE("bytes on the wire of reduce-scatter and all-gather") {
   spec.rounds.codecs = {{CodecKind::kInt8, 256}};
 }
 
+// Left factors of 3713 rows in all: 65 + 64 + 4 (128 + 128 + 128 + 512); right ones of 4864 columns:
+// 2 * 128 + 4 (384 + 128 + 512 + 128); nine norms of 128 go whole.
+TEST_CASE("a round of low-rank factors costs the wire both passes, and the state the right ones") {
+  JobSpec spec = Spec();
+  spec.rounds.codecs = {{CodecKind::kFp32}};
+  spec.rounds.rank = 4;
+  constexpr uint64_t kFirst = 4 * 4 * 3713, kRight = 4 * 4 * 4864, kSecond = kRight + 4 * 1152;
+  CostInput in = Input(&spec, 4);
+  Cost cost = EstimateCost(in);
+  CHECK(cost.upload_bytes_per_round == 3 * (kFirst + kSecond) / 2);
+  CHECK(Item(cost.host_memory, "packed delta") == 2 * (kFirst + kSecond));
+  CHECK(Item(cost.host_memory, "gdfd's packed delta") == kFirst + kSecond);
+  CHECK(Item(cost.host_memory, "gdfd's mean") == kFirst + kSecond);
+  CHECK(Item(cost.host_memory, "gdfd's slices of others") == kSecond * 3 * 3 / 8);
+  CHECK(Item(cost.host_memory, "gdfd's outer state") == 2 * (2 * 4 * kParams + kRight));
+  in.upload_bytes_per_sec = 1'000'000;
+  CHECK(absl::ToDoubleSeconds(*EstimateCost(in).exchange_time) == Approx(40 * 1.5e-6 * (kFirst + kSecond)));
+}
+
 TEST_CASE("a round of a fragment costs the wire a fragment, and memory for what it leaves") {
   JobSpec spec = Spec();
   spec.rounds.fragments = 5;  // of 160,820 parameters, 629 scales

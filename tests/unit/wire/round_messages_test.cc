@@ -44,7 +44,7 @@ std::vector<RoundRequest> Requests() {
       SyncState{Tag(), StateOf(17), Node("a"), true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
-          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}},
+          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first")},
       Propose{ReceiptOf()},
       CommitRound{Tag(), CommitOf()},
       Abort{Tag(), "θ differs", {Node("c")}},
@@ -189,6 +189,7 @@ TEST_CASE("round requests out of bounds are refused by field") {
           "contribution.tokens");
   Refused(altered_exchange([](auto& m) { m.mutable_members(0)->set_node(m.members(1).node()); }),
           "twice");
+  Refused(altered_exchange([](auto& m) { m.set_first_pass("short"); }), "exchange.first_pass");
   Refused(altered_exchange([](auto& m) { m.set_resumes(m.tag().attempt()); }), "exchange.resumes");
   Refused(altered_exchange([](auto& m) { m.set_resumes(0); }), "exchange that begins");
   Refused(altered_exchange([](auto& m) { m.set_lost(0, m.members(0).node()); }),

@@ -21,9 +21,9 @@ config::Gpt2Shape TwoFragments() {
 std::vector<float> Filled(uint64_t count, float value) { return std::vector<float>(count, value); }
 
 struct Session {
-  explicit Session(const config::ModelShape& shape = TwoFragments())
+  explicit Session(const config::ModelShape& shape = TwoFragments(), uint64_t count = 2)
       : model(ValueOf(LanguageModel::Create({.shape = shape}))),
-        fragments(ValueOf(train::Fragments::Create(model->num_params(), 2))),
+        fragments(ValueOf(train::Fragments::Create(model->num_params(), count))),
         deltas(*model, fragments) {}
 
   void Apply(uint64_t fragment, float value, double mixing = 0) {
@@ -123,10 +123,10 @@ TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross 
   const std::vector<float> saved = s.Residuals();
   Session other;
   const uint64_t begin = other.fragments.begin(1);
-  const compress::CodecSpec codec = *compress::CodecSpec::Parse("int8");
+  const config::RoundsSpec rounds;
   for (const auto& [first, end] : {std::pair{uint64_t{0}, begin - 3}, std::pair{begin - 3, begin + 5},
                                    std::pair{begin + 5, saved.size()}}) {
-    RequireOk(other.deltas.RestoreResiduals(first, absl::MakeConstSpan(saved).subspan(first, end - first), codec));
+    RequireOk(other.deltas.RestoreResiduals(first, absl::MakeConstSpan(saved).subspan(first, end - first), rounds));
   }
   CHECK(other.Residuals() == saved);
   std::vector<float> piece(8);
@@ -135,7 +135,7 @@ TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross 
   other.deltas.ForgetResiduals();
   CHECK(other.Residuals() == Filled(saved.size(), 0));
   const std::vector<float> damaged = {std::nanf("")};
-  CHECK(absl::IsInvalidArgument(other.deltas.RestoreResiduals(0, damaged, codec)));
+  CHECK(absl::IsInvalidArgument(other.deltas.RestoreResiduals(0, damaged, rounds)));
 }
 
 TEST_CASE("work at theta sees what was applied, and leaves what was there") {
@@ -157,6 +157,71 @@ TEST_CASE("work at theta sees what was applied, and leaves what was there") {
   CHECK(absl::IsDataLoss(failed));
   CHECK(s.Local(0) == Filled(s.fragments.size(0), 0));  // (3 * 1 - 3) / 4
   CHECK(s.Local(1) == Filled(s.fragments.size(1), -3));
+}
+
+// What core/compress makes of the same delta is what comes packed, pass by pass, and what is left in the residual.
+TEST_CASE("a delta goes as factors in two passes, of which the second may be asked for again") {
+  constexpr uint32_t kRank = 3;
+  Session s(TwoFragments(), 1);
+  const auto low_rank = ValueOf(compress::LowRank::Create(s.model->layout(), kRank));
+  REQUIRE(low_rank.num_left() > 0);
+  std::vector<float> right(low_rank.num_right()), left(low_rank.num_left()), second(low_rank.num_second());
+  low_rank.FirstRight(7, absl::MakeSpan(right));
+  auto expected = ValueOf(compress::LowRankFeedback::Create(low_rank, {}));
+  std::vector<float> delta = s.Local(0);  // θ is 0
+  for (float& value : delta) value = -value;
+  const auto source = [&](uint64_t first, absl::Span<float> out) {
+    std::copy_n(delta.data() + first, out.size(), out.data());
+    return absl::OkStatus();
+  };
+  RequireOk(expected.Stage(source, right, absl::MakeSpan(left)));
+
+  // Mixing 1 leaves the local parameters.
+  s.Apply(0, 0, 1);
+  train::EmitRequest emit;
+  emit.round = RoundId{4};
+  emit.codec = {config::CodecKind::kFp32};
+  emit.beta = 1;
+  emit.factors = {kRank, true, {}, 9};
+  const auto ask = [&](const std::vector<float>& given, bool is_second) {
+    emit.factors->second = is_second;
+    std::vector<float> window(s.model->num_params());
+    std::copy(given.begin(), given.end(), window.begin());
+    const auto bytes = tensor::AsMutableBytes(absl::MakeSpan(window));
+    const absl::Status status = s.deltas.Stage(emit, bytes, &s.norm);
+    window.resize(is_second ? second.size() : left.size());
+    return std::pair(status, window);
+  };
+  CHECK(absl::IsFailedPrecondition(ask(left, true).first));  // nothing waits for it
+  const auto first = ask(right, false);
+  RequireOk(first.first);
+  CHECK(first.second == left);
+  CHECK(s.norm == Approx(expected.last_norm()));
+  CHECK(absl::IsFailedPrecondition(ask(right, false).first));
+  RequireOk(ask(std::vector<float>(left.size(), 1), true).first);
+  RequireOk(expected.Project(left, 9, absl::MakeSpan(second)));
+  const auto projected = ask(left, true);
+  RequireOk(projected.first);
+  CHECK(projected.second == second);
+  CHECK(absl::IsFailedPrecondition(ask({std::nanf("")}, true).first));
+  RequireOk(ask(left, true).first);
+  RequireOk(s.deltas.Settle(RoundId{4}, true));
+  RequireOk(expected.Settle(true));
+  CHECK(absl::MakeConstSpan(s.Residuals()) == expected.residual());
+
+  Session other(TwoFragments(), 1);
+  config::RoundsSpec rounds;
+  rounds.rank = kRank;
+  RequireOk(other.deltas.RestoreResiduals(0, s.Residuals(), rounds));
+  CHECK(other.Residuals() == s.Residuals());
+  other.deltas.ForgetResiduals();
+  CHECK(other.Residuals() == Filled(other.model->num_params(), 0));
+
+  Session fragmented;
+  fragmented.Apply(0, 0);
+  emit.factors->second = false;
+  fragmented.window.assign(fragmented.model->num_params() * sizeof(float), 0);
+  CHECK(absl::IsInvalidArgument(fragmented.deltas.Stage(emit, absl::MakeSpan(fragmented.window), &fragmented.norm)));
 }
 
 TEST_CASE("a delta out of turn, not finite or of no fragment is refused") {
