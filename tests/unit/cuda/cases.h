@@ -28,6 +28,13 @@ inline std::unique_ptr<compress::Codec> CodecOf(const std::string& name) {
   return *compress::Codec::Create(*compress::CodecSpec::Parse(name));
 }
 
+// `n` values between -1 and 1.
+inline std::vector<float> OneMagnitude(size_t n, std::mt19937& random) {
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
+  return values;
+}
+
 struct Case {
   std::string name;
   std::vector<float> values;
@@ -55,7 +62,7 @@ inline std::vector<Case> FiniteCases(size_t n, uint32_t seed) {
   };
   constexpr float kDenorm = std::numeric_limits<float>::denorm_min();
   return {
-      {"one magnitude", fill([&] { return static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f; })},
+      {"one magnitude", OneMagnitude(n, random)},
       {"any bits", fill(of_bits(0xFFFFFFFFu))},
       {"small bits", fill(of_bits(0x83FFFFFFu))},
       {"subnormal", fill(of_bits(0x807FFFFFu))},
