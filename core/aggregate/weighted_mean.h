@@ -14,7 +14,7 @@
 namespace gdf::aggregate {
 
 constexpr size_t kMaxContributions = 65536;  // members of one round
-constexpr float kMaxWeight = 1e9f;           // e.g. tokens of a round; far from overflow of a sum
+constexpr float kMaxWeight = 1e14f;          // tokens of a round, of all members at a site; far from overflow of a sum
 
 // kInvalidArgument naming the member when there are no weights or too many, or one is not finite,
 // not above 0 or above kMaxWeight.

@@ -45,6 +45,15 @@ class YamlWriter {
     }
     Plain(key, "[" + list + "]");
   }
+  void Groups(std::string_view key, const std::vector<std::vector<std::string>>& groups) {
+    std::string list;
+    for (const std::vector<std::string>& group : groups) {
+      std::string names;
+      for (const std::string& name : group) absl::StrAppend(&names, names.empty() ? "" : ", ", QuoteYaml(name));
+      absl::StrAppend(&list, list.empty() ? "[" : ", [", names, "]");
+    }
+    Plain(key, "[" + list + "]");
+  }
   std::string Take() { return std::move(text_); }
 
  private:
@@ -196,6 +205,11 @@ void Write(YamlWriter* w, const NodesSpec& n) {
     w->Plain("gpu_memory", FormatSize(n.gpu_memory_bytes));
   }
   if (!n.where.empty()) w->List("where", n.where);
+  if (n.site_source == SiteSource::kNamed) {
+    w->Groups("sites", n.sites);
+  } else {
+    w->Plain("sites", n.site_source == SiteSource::kMeasured ? "auto" : "none");
+  }
   w->Close();
 }
 

@@ -38,6 +38,7 @@ enum class InnerOptimizer { kAdamW, kSgd };
 enum class LrSchedule { kConstant, kCosine, kLinear, kWsd };
 enum class Precision { kAuto, kFp32, kBf16 };  // kAuto: bf16 on a GPU, fp32 on a CPU
 enum class OuterOptimizer { kNesterov, kSgd };
+enum class SiteSource { kMeasured, kNamed, kNone };
 enum class Device { kAuto, kCpu, kGpu };  // kAuto: a GPU where a node has one that fits
 enum class WeightDtype { kFp32, kBf16 };
 
@@ -132,6 +133,9 @@ struct NodesSpec {
   int64_t gpus = 0;                // per node (kGpu); 0: one, the most that a worker computes on
   uint64_t gpu_memory_bytes = 0;   // per GPU (kGpu); 0: what the estimate says
   std::vector<std::string> where;  // only these nodes, by name or id; empty: any
+  // For exchanges of two levels: which nodes are near each other.
+  SiteSource site_source = SiteSource::kMeasured;
+  std::vector<std::vector<std::string>> sites;  // kNamed: by name or id; who is in none is alone
 
   bool operator==(const NodesSpec&) const = default;
 };

@@ -1,5 +1,6 @@
 // ParseJobSpec: one function a section of job.yaml, then the rules between sections.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -478,7 +479,25 @@ class JobParser {
                                           "got %u",
                                           n.min, n.where.size()));
     }
+    ReadSites(&map);
     map.Finish();
+  }
+
+  void ReadSites(YamlMap* map) {
+    NodesSpec& n = spec_.nodes;
+    std::string word;
+    map->Groups("sites", Need::kOptional, &word, &n.sites);
+    if (!n.sites.empty()) n.site_source = SiteSource::kNamed;
+    if (word == "none") n.site_source = SiteSource::kNone;
+    if (!word.empty() && word != "auto" && word != "none") {
+      map->Reject("sites", absl::StrFormat("must be 'auto', 'none' or lists of nodes, got '%s'", word));
+    }
+    std::set<std::string> named;
+    for (const std::vector<std::string>& site : n.sites) {
+      for (const std::string& node : site) {
+        if (!named.insert(node).second) map->Reject("sites", absl::StrFormat("names '%s' twice", node));
+      }
+    }
   }
 
   void ReadOutput(YamlMap map) {

@@ -282,6 +282,33 @@ void YamlMap::Strings(std::string_view key, Need need, std::vector<std::string>*
   if (at != nullptr) *at = std::move(places);
 }
 
+void YamlMap::Groups(std::string_view key, Need need, std::string* word,
+                     std::vector<std::vector<std::string>>* out) {
+  const YamlNode* node = Take(key, need);
+  if (node == nullptr) return;
+  if (node->kind == YamlNode::Kind::kScalar && !node->scalar.empty()) {
+    *word = node->scalar;
+    return;
+  }
+  const auto refuse = [&](const YamlNode& at) {
+    problems_->Add(at.at, absl::StrFormat("'%s' must be a word or a list of lists of names, none of them empty, got %s",
+                                          Path(key), at.items.empty() && at.kind == YamlNode::Kind::kList
+                                                         ? "an empty list"
+                                                         : Describe(at)));
+  };
+  if (node->kind != YamlNode::Kind::kList || node->items.empty()) return refuse(*node);
+  std::vector<std::vector<std::string>> groups;
+  for (const YamlNode& group : node->items) {
+    if (group.kind != YamlNode::Kind::kList || group.items.empty()) return refuse(group);
+    groups.emplace_back();
+    for (const YamlNode& item : group.items) {
+      if (item.kind != YamlNode::Kind::kScalar || item.scalar.empty()) return refuse(item);
+      groups.back().push_back(item.scalar);
+    }
+  }
+  *out = std::move(groups);
+}
+
 void YamlMap::Pair(std::string_view key, Need need, NumberRange range, double* first,
                    double* second) {
   const YamlNode* node = Take(key, need);

@@ -83,6 +83,8 @@ class YamlMap {
   // One text or a list of at least one; `at` gets their places when not null.
   void Strings(std::string_view key, Need need, std::vector<std::string>* out,
                std::vector<SourceLocation>* at = nullptr);
+  // A word, or a list of lists of texts, none of them empty; the other one is left empty.
+  void Groups(std::string_view key, Need need, std::string* word, std::vector<std::vector<std::string>>* out);
   // A list of exactly two numbers.
   void Pair(std::string_view key, Need need, NumberRange range, double* first, double* second);
 

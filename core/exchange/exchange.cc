@@ -5,6 +5,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/exchange/routes.h"
 #include "core/exchange/run.h"
 
 namespace gdf::exchange {
@@ -13,7 +14,7 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(30);
 // How long a stream may be ahead of this node's own ExchangeStart.
 constexpr absl::Duration kAheadTimeout = absl::Seconds(60);
-constexpr size_t kMaxAheadPerPeer = 2;
+constexpr size_t kMaxAheadPerPeer = 2 * Routes::kMaxStreams;
 
 }  // namespace
 

@@ -36,6 +36,9 @@ struct AllReduceRequest {
   std::vector<NodeId> lost;  // of `members`, in the order of their loss, without tokens
   // Of the delta, that each member owns with a dense codec: wire::kSharesWhole in all; empty: equal.
   std::vector<uint32_t> shares;
+  // With a dense codec: where each member is, equal numbers at the same site. Between sites one slice goes for all of
+  // a site, the mean of theirs packed once more. Empty: everybody sends to everybody.
+  std::vector<uint32_t> sites;
   std::shared_ptr<const compress::Codec> codec;
   uint64_t num_params = 0;
   uint64_t rounding_seed = 0;  // of the mean, with a codec that rounds stochastically: the same at every member

@@ -17,8 +17,10 @@ struct Held {
   wire::RoundTag begun;                           // of the attempt that began it
   std::vector<NodeId> members;                    // in order, the lost ones too
   std::vector<uint32_t> shares;                   // by which pieces were cut
-  std::vector<std::vector<Buffer>> slices;        // received, by piece and member; empty: not held
+  std::vector<uint32_t> sites;                    // of the members
+  std::vector<std::vector<Buffer>> slices;        // received, by piece and sender; empty: not held
   std::vector<wire::Contribution> contributions;  // to the means
+  std::vector<NodeId> lost;                       // when they were made
   std::vector<bool> means;                        // by piece: `mean` has it
   std::shared_ptr<tensor::FlatBuffer> mean;       // [num_params]; null when it was given away
 };

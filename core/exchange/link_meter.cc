@@ -44,6 +44,10 @@ wire::LinkFigures LinkMeter::Finish(absl::Duration now) {
   const net::TrafficCounters rest = traffic_.Take();
   if (!had_window_) Take(rest, std::max(took - figures_.rtt, took / 4));
   if (passed_ + rest.bytes_sent + rest.bytes_received < kTellingBytes) figures_.up_bytes_per_sec = figures_.down_bytes_per_sec = 0;
+  for (const NodeId& peer : peers_) {
+    const absl::Duration least = counters_(peer).min_rtt;
+    if (least > absl::ZeroDuration() && least <= wire::kNearRtt) figures_.near.push_back(peer);
+  }
   return figures_;
 }
 

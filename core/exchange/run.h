@@ -2,16 +2,19 @@
 #ifndef GDF_CORE_EXCHANGE_RUN_H_
 #define GDF_CORE_EXCHANGE_RUN_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/exchange/exchange.h"
 #include "core/exchange/held.h"
 #include "core/exchange/link_meter.h"
 #include "core/exchange/pieces.h"
+#include "core/exchange/routes.h"
 #include "core/exchange/shard_plan.h"
 
 namespace gdf::exchange {
@@ -48,40 +51,81 @@ struct Exchange::Run {
 
  private:
   using StreamPtr = std::shared_ptr<net::Stream>;
+  using Streams = std::vector<StreamPtr>;  // by member
+
+  // A stream by which slices come.
+  struct Inbound {
+    OneShot<StreamPtr> stream;
+    std::string means_held;  // by the sender, of the shard's pieces
+  };
+  // One by which they go, with what need not be sent.
+  struct Outbound {
+    StreamPtr stream;
+    std::string slices_held;
+  };
+  // Of the mean of a piece, as this node makes it: the member whose frame it is, and the weight of all behind it.
+  struct Source {
+    uint32_t member = 0;
+    float weight = 0;
+  };
 
   Task<void> Track(Task<absl::Status> task);
   Task<void> MeasureLink();
+  // run_reduce.cc: slices come in, means go out
   Task<absl::Status> Own();
-  Task<absl::Status> TellHeld(uint32_t member, StreamPtr stream);
-  Task<absl::Status> OwnPiece(const std::vector<StreamPtr>& streams, size_t index);
+  Task<absl::Status> Gate(uint32_t owner);
+  Task<absl::Status> SendSums(uint32_t owner, Outbound to, const Streams& senders);
+  Task<absl::Status> PassMeans(uint32_t owner, StreamPtr from, const Streams& senders);
+  Task<absl::StatusOr<Streams>> AwaitSenders(uint32_t owner, std::string held);
+  Task<absl::StatusOr<StreamPtr>> AwaitSender(uint32_t member, uint32_t owner, std::string held);
+  Task<absl::Status> OwnPiece(const Streams& senders, size_t index);
+  Task<absl::StatusOr<std::vector<Buffer>>> Collect(uint32_t owner, uint32_t piece, const Streams& senders);
+  Task<absl::StatusOr<Buffer>> Combine(uint32_t owner, uint32_t piece, std::vector<Buffer> frames);
   Task<absl::StatusOr<Buffer>> Contribution(uint32_t member, StreamPtr stream, uint32_t piece);
+  std::vector<Source> SourcesOf(uint32_t owner) const;
+  // Who is to have the mean of the shard's piece of this place from here.
+  std::vector<uint32_t> TakersOf(uint32_t owner, size_t index) const;
+  Task<absl::Status> SendToAll(const std::vector<uint32_t>& members, const Streams& streams, Buffer frame);
+  // run_send.cc: slices go out, means come in
   Task<absl::Status> Use(uint32_t owner);
+  Task<absl::StatusOr<Outbound>> Greet(uint32_t owner, std::string means_held);
   Task<absl::StatusOr<std::string>> HearHeld(uint32_t owner, StreamPtr stream);
-  Task<absl::Status> SendSlices(uint32_t owner, StreamPtr stream, std::string held);
+  Task<absl::Status> SendSlices(uint32_t owner, Outbound to);
   Task<absl::Status> TakeMeans(uint32_t owner, StreamPtr stream, std::string held);
+  // One mean, which is decoded into its place.
+  Task<absl::StatusOr<Buffer>> TakeMean(uint32_t from, StreamPtr stream, uint32_t piece);
   Task<absl::Status> AwaitEnd(uint32_t owner, StreamPtr stream);
   Task<absl::Status> SendTo(uint32_t member, StreamPtr stream, Buffer frame);
   // A frame of exactly `bytes`; every failure names the member.
   Task<absl::StatusOr<Buffer>> ReceiveFrom(uint32_t member, StreamPtr stream, uint64_t bytes);
   template <typename Work>
-  Task<std::invoke_result_t<Work>> OnPool(Work work);
+  Task<std::invoke_result_t<Work>> OnPool(Work work) {
+    ++on_pool_;
+    auto result = co_await RunOn(context.pool, context.executor, std::move(work));
+    if (--on_pool_ == 0 && done.done()) pool_idle_.Set(true);
+    co_return result;
+  }
   absl::Status PrepareHeld();
+  void DropSumsOfOthers(const std::vector<wire::Contribution>& contributions);
   absl::Status Blame(uint32_t member, const absl::Status& why);
+  // Who slices of the owner's pieces go to from here.
+  uint32_t next(uint32_t owner) const { return routes_.next(self, owner); }
   bool contributes(uint32_t member) const { return request.members[member].tokens > 0; }
+  // It, or anybody whose slices it sends on.
+  bool sends(uint32_t member, uint32_t owner) const;
   // Another member, that is not lost.
   bool is_peer(uint32_t member) const { return member != self && !gone_[member]; }
   bool resumed() const { return request.resumes != 0; }
   uint32_t size() const { return static_cast<uint32_t>(request.members.size()); }
 
   Pieces pieces_;
+  Routes routes_;
   std::vector<bool> gone_;  // by member: lost before this attempt
   Held held_;
-  std::vector<std::string> peer_held_;  // by member: of this node's pieces, whose means it holds
   int on_pool_ = 0;
   OneShot<bool> pool_idle_;                // set when nothing runs on the pool after `done`
-  std::vector<float> weights_;             // of the contributors, in member order
-  std::vector<OneShot<StreamPtr>> inbound_;  // by member
-  std::vector<bool> owing_;                // by member: the owner waits for it
+  std::map<std::pair<uint32_t, uint32_t>, Inbound> inbound_;  // by owner and sender
+  std::vector<int> owing_;                 // by member: how often it is waited for
   std::vector<bool> using_;                // by member: its shard is not done with
   std::vector<bool> lost_;
   std::vector<StreamPtr> streams_;  // all, to tell peers why it ended

@@ -495,7 +495,7 @@ void Connection::CloseSocket() {
     if (counted_socket_ < 0) return;
     counted_socket_ = -1;
     if (last) final_counters_ = *last;
-    final_counters_.rtt = absl::ZeroDuration();
+    final_counters_.rtt = final_counters_.min_rtt = absl::ZeroDuration();
     outbox_.clear();
   }
   std::error_code ec;

@@ -597,6 +597,7 @@ TrafficCounters PeerTable::counters(const NodeId& peer) const {
     const TrafficCounters now = link->connection().counters();
     AddTo(sum, now);
     if (link == main) sum.rtt = now.rtt;
+    if (link == main && !link->connection().via()) sum.min_rtt = now.min_rtt;
     if (link->stripe()) rate = std::max(rate, now.rate_bytes_per_sec);
   }
   if (rate > 0) sum.rate_bytes_per_sec = rate;

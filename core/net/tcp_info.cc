@@ -22,6 +22,7 @@ constexpr char kBbr[] = "bbr";  // which keeps its rate when packets are lost, a
 
 constexpr char kCubic[] = "cubic";  // in every Linux
 constexpr uint32_t kNearbyMicroseconds = 1000;
+constexpr uint32_t kUnknown = ~uint32_t{0};  // a round trip that was not measured yet
 
 bool ReadInfo(int socket, struct tcp_info* info) {
   std::memset(info, 0, sizeof(*info));
@@ -56,6 +57,7 @@ std::optional<TrafficCounters> ReadTcpInfo(int socket) {
   return TrafficCounters{.bytes_sent = info.tcpi_bytes_acked,
                          .bytes_received = info.tcpi_bytes_received,
                          .rtt = absl::Microseconds(info.tcpi_rtt),
+                         .min_rtt = absl::Microseconds(info.tcpi_min_rtt == kUnknown ? 0 : info.tcpi_min_rtt),
                          .rate_bytes_per_sec = info.tcpi_delivery_rate};
 }
 

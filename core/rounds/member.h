@@ -18,6 +18,7 @@
 #include "core/rounds/job_member.h"
 #include "core/rounds/state_transfer.h"
 #include "core/schedule/exchange_tuner.h"
+#include "core/schedule/sites.h"
 #include "core/train/fragments.h"
 
 namespace gdf::rounds {
@@ -79,6 +80,8 @@ class JobMember::Impl {
   const std::optional<wire::Commit>& commit() const { return commit_; }
   // What leads on this node have learned; it outlives their epochs.
   schedule::ExchangeTuner& tuner() { return tuner_; }
+  schedule::Sites& sites() { return sites_; }
+  const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
   // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
   absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
@@ -166,6 +169,7 @@ class JobMember::Impl {
   aggregate::OuterSgd outer_;
   exchange::Exchange exchange_;
   schedule::ExchangeTuner tuner_;
+  schedule::Sites sites_;
 
   checkpoint::OuterStatePtr state_;        // θ_t, committed
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0

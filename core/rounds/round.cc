@@ -233,6 +233,7 @@ Task<absl::StatusOr<tensor::FlatBuffer>> JobMember::Impl::Exchange(wire::Exchang
   request.resumes = start.resumes;
   request.lost = start.lost;
   request.shares = start.shares;
+  request.sites = start.sites;
   request.codec = codecs_[start.codec];
   request.num_params = num_values;
   request.rounding_seed = RoundingSeed(env_.spec, start.tag.round, std::nullopt);

@@ -47,6 +47,8 @@ class Coordinator {
   virtual uint64_t RecordedRounds(JobId job) = 0;
   // Whether `node` is in the network, by the same replica. One that is put out does not come back.
   virtual bool IsMember(NodeId node) = 0;
+  // The node's name in that replica; empty when it is not there.
+  virtual std::string NameOf(NodeId node) = 0;
   // Whether they say that `node` is not there. False also when they are not heard themselves.
   virtual bool SeesOffline(NodeId node) = 0;
 };

@@ -300,8 +300,10 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     start.first_pass = first->receipt.result.theta;
   }
   for (const NodeId& node : nodes) start.members.push_back({node, 0});
-  start.shares = member_.tuner().DealShares(nodes);
   start.codec = Codec();
+  start.sites = SitesOf(nodes);
+  TellSites(nodes, start.sites);
+  if (start.sites.empty()) start.shares = member_.tuner().DealShares(nodes);
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());
@@ -475,35 +477,6 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
 }
 
 // --- Figures ---
-
-void RoundLead::Learn(const Trained& trained, const Combined& combined) {
-  for (const auto& [node, prepared] : combined.prepared) {
-    const auto report = trained.reports.find(node);
-    const double packing = report == trained.reports.end() ? 0 : report->second.compress_seconds;
-    member_.tuner().Learn(node, env_.spec.rounds.codecs[combined.receipt.codec], absl::Seconds(packing), prepared.link);
-    Log(LogLevel::kDebug, "link",
-        {{"tag", combined.receipt.tag.ToString()}, {"node", node.Short()},
-         {"up", HumanBytes(prepared.link.up_bytes_per_sec)}, {"down", HumanBytes(prepared.link.down_bytes_per_sec)},
-         {"rtt", HumanDuration(prepared.link.rtt)}});
-  }
-}
-
-// The commit before says it, so that whoever leads the round has members keep what they packed. The first round goes by
-// the last codec, the smallest as a rule: links are not known.
-uint32_t RoundLead::Codec() const {
-  return commit_ ? commit_->receipt.next_codec : static_cast<uint32_t>(env_.spec.rounds.codecs.size() - 1);
-}
-
-uint32_t RoundLead::ChooseCodec() {
-  const std::vector<config::CodecSpec>& codecs = env_.spec.rounds.codecs;
-  const config::CodecSpec& now = codecs[Codec()];
-  const config::CodecSpec next = member_.tuner().ChooseCodec(Alive(), now);
-  if (next != now) {
-    member_.Event(wire::Severity::kInfo, absl::StrCat("from ", RoundName(position_.round.next()), " on deltas go by codec ",
-                                                      next.ToString(), " instead of ", now.ToString(), ", as the links are"));
-  }
-  return static_cast<uint32_t>(std::find(codecs.begin(), codecs.end(), next) - codecs.begin());
-}
 
 RoundLead::Summary RoundLead::SummaryOf(const wire::Receipt& receipt) const {
   Summary summary;

@@ -77,6 +77,10 @@ class RoundLead {
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
+  // By member, for an exchange of two levels; empty: one of one level.
+  std::vector<uint32_t> SitesOf(absl::Span<const NodeId> members) const;
+  std::vector<uint32_t> NamedSites(absl::Span<const NodeId> members) const;
+  void TellSites(absl::Span<const NodeId> members, const std::vector<uint32_t>& sites);
   uint32_t Codec() const;  // of the round that follows position_: which of the job's
   uint32_t ChooseCodec();  // of the one after
   // What members tell of links and codecs, for the rounds after this one.
@@ -131,6 +135,7 @@ class RoundLead {
   std::map<NodeId, int> suspicion_;       // how often others missed it
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;
+  std::string sites_;                     // by which exchanges go, as told
   std::string exchange_failure_;          // why the last exchange failed, naming the node; empty: none did
   absl::Status diverged_;                 // a validation loss that is not finite
   Channel<Summary> summaries_;

@@ -130,12 +130,18 @@ std::string WhyTooSmall(const JobRequest& job, const std::vector<const NodeOffer
                   most_host->total_memory_bytes, most_host->name);
 }
 
-// A name in nodes.where that no node has; empty when all are known.
+// "nodes.where names 'x'", which no node is called; empty when all are known.
 std::string UnknownName(const JobRequest& job, const std::vector<NodeOffer>& offers) {
+  const auto unknown = [&](const std::string& name) {
+    return std::none_of(offers.begin(), offers.end(), [&](const NodeOffer& node) { return Named(node, {name}); });
+  };
   for (const std::string& name : job.spec->nodes.where) {
-    const bool known = std::any_of(offers.begin(), offers.end(),
-                                   [&](const NodeOffer& node) { return Named(node, {name}); });
-    if (!known) return name;
+    if (unknown(name)) return absl::StrFormat("nodes.where names '%s'", name);
+  }
+  for (const std::vector<std::string>& site : job.spec->nodes.sites) {
+    for (const std::string& name : site) {
+      if (unknown(name)) return absl::StrFormat("nodes.sites names '%s'", name);
+    }
   }
   return {};
 }
@@ -176,8 +182,7 @@ Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
   p.job = job.id;
   if (const std::string unknown = UnknownName(job, *offers); !unknown.empty()) {
     p.verdict = Verdict::kRefused;
-    p.reason =
-        absl::StrFormat("nodes.where names '%s', which is no member of this network", unknown);
+    p.reason = absl::StrFormat("%s, which is no member of this network", unknown);
     return p;
   }
   std::vector<const NodeOffer*> contributors;

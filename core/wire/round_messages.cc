@@ -222,6 +222,10 @@ absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
   GDF_RETURN_IF_ERROR(GetShares(in.shares(), out->members.size(), &out->shares));
   GDF_RETURN_IF_ERROR(GetCodec("exchange.codec", in.codec(), &out->codec));
   if (!in.first_pass().empty()) GDF_RETURN_IF_ERROR(Get("exchange.first_pass", in.first_pass(), &out->first_pass.emplace()));
+  if (!in.sites().empty() && static_cast<size_t>(in.sites_size()) != out->members.size()) {
+    return Bad("exchange.sites", "are not one a member");
+  }
+  out->sites.assign(in.sites().begin(), in.sites().end());
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 
@@ -275,7 +279,7 @@ absl::Status Get(const pb::LinkFigures& in, LinkFigures* out) {
     return Bad("prepared.link", "has a round-trip time out of range");
   }
   *out = {in.up_bytes_per_sec(), in.down_bytes_per_sec(), absl::Microseconds(in.rtt_us()), in.values_per_sec()};
-  return absl::OkStatus();
+  return GetNodes("prepared.link.near", in.near(), &out->near);
 }
 
 absl::Status Get(const pb::Prepared& in, Prepared* out) {

@@ -28,6 +28,7 @@ inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 inline constexpr size_t kMaxReasonBytes = 512;
 inline constexpr uint64_t kMaxRate = 1'000'000'000'000;  // of bytes or values a second, that a member tells
 inline constexpr absl::Duration kMaxRtt = absl::Minutes(1);
+inline constexpr absl::Duration kNearRtt = absl::Milliseconds(2);  // of a local network; a wide-area link is above it
 inline constexpr uint32_t kSharesWhole = 65536;  // what the shares of an exchange add up to
 
 // What every frame and request of an exchange is about.
@@ -152,6 +153,7 @@ struct ExchangeStart {
   // In a job whose rounds have two passes: the digest of the mean that the first one came to, as its Prepared has it
   // in place of theta. None: this is the first.
   std::optional<Digest> first_pass = {};
+  std::vector<uint32_t> sites = {};  // where each member is, equal numbers at the same one; empty: not by sites
   bool operator==(const ExchangeStart&) const = default;
 };
 
@@ -219,6 +221,7 @@ struct LinkFigures {
   uint64_t down_bytes_per_sec = 0;
   absl::Duration rtt;           // of its farthest peer, before the exchange; to kMaxRtt
   uint64_t values_per_sec = 0;  // decoded, added up or encoded
+  std::vector<NodeId> near = {};  // its peers within kNearRtt
   bool operator==(const LinkFigures&) const = default;
 };
 

@@ -98,6 +98,7 @@ struct RequestWriter {
     for (const uint32_t share : in.shares) start->add_shares(share);
     start->set_codec(in.codec);
     if (in.first_pass) Put(*in.first_pass, start->mutable_first_pass());
+    for (const uint32_t site : in.sites) start->add_sites(site);
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {
@@ -153,6 +154,7 @@ struct ReplyWriter {
     prepared->mutable_link()->set_down_bytes_per_sec(in.link.down_bytes_per_sec);
     prepared->mutable_link()->set_rtt_us(absl::ToInt64Microseconds(in.link.rtt));
     prepared->mutable_link()->set_values_per_sec(in.link.values_per_sec);
+    for (const NodeId& node : in.link.near) Put(node, prepared->mutable_link()->add_near());
   }
   void operator()(const Signed& in) {
     Put(in.signature, out.mutable_signature()->mutable_signature());

@@ -80,6 +80,11 @@ absl::StatusOr<std::vector<NodeId>> NetworkCoordinator::MembersOf(JobId job, Epo
 
 bool NetworkCoordinator::IsMember(NodeId node) { return state_.IsActive(node); }
 
+std::string NetworkCoordinator::NameOf(NodeId node) {
+  const absl::StatusOr<state::Member> member = state_.member(node);
+  return member.ok() ? member->profile.name : "";
+}
+
 uint64_t NetworkCoordinator::RecordedRounds(JobId job) {
   const absl::StatusOr<state::Job> known = state_.job(job);
   return known.ok() ? known->rounds_done : 0;

@@ -35,6 +35,7 @@ class NetworkCoordinator final : public rounds::Coordinator {
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) override;
   uint64_t RecordedRounds(JobId job) override;
   bool IsMember(NodeId node) override;
+  std::string NameOf(NodeId node) override;
   bool SeesOffline(NodeId node) override;
 
   static constexpr absl::Duration kReportInterval = absl::Milliseconds(500);

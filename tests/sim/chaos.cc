@@ -1,6 +1,8 @@
 #include "tests/sim/chaos.h"
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/sim_job.h"
@@ -41,6 +43,14 @@ void Stream(SeededRng& rng, JobOptions& options) {
 void Factorise(SeededRng& rng, JobOptions& options) {
   options.codecs = {{config::CodecKind::kFp32}};
   options.rank = 1 + static_cast<uint32_t>(rng.Below(4));
+}
+
+// The nodes are at two or three sites, and exchange by them.
+void Spread(SeededRng& rng, JobOptions& options) {
+  options.codecs = {{.kind = config::CodecKind::kFp32}};
+  options.sites.resize(2 + rng.Below(2));
+  for (int i = 0; i < options.nodes; ++i) options.sites[rng.Below(options.sites.size())].push_back(absl::StrCat("node", i));
+  std::erase(options.sites, std::vector<std::string>());
 }
 
 // One run's faults. Everything is undone by kFaultsEnd.
@@ -156,11 +166,13 @@ class Chaos {
 std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)>& say) {
   SeededRng rng(MixSeed(seed, 0x6368616f73));
   JobOptions options = RandomJob(rng);
-  SeededRng streaming(MixSeed(seed, 0x73747265616d));  // of its own: the other jobs' histories stay as they were
+  SeededRng more(MixSeed(seed, 0x73747265616d));  // of its own: the other jobs' histories stay as they were
   SeededRng factors(MixSeed(seed, 0x72616e6b));
-  if (streaming.Below(4) == 1) {
-    Stream(streaming, options);
-  } else if (factors.Below(4) == 2) {
+  const bool streams = more.Below(4) == 1;
+  if (streams) Stream(more, options);
+  if (more.Below(5) == 0) {
+    Spread(more, options);
+  } else if (!streams && factors.Below(4) == 2) {
     Factorise(factors, options);
   }
   SimJob job(seed, options);
@@ -168,7 +180,8 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps, ", options.delay_steps, " of them delay; ", options.num_params,
                      " parameters in ", options.fragments, " fragments as ",
-                     options.rank > 0 ? config::PowerSgdName(options.rank) : options.codecs.back().ToString()));
+                     options.rank > 0 ? config::PowerSgdName(options.rank) : options.codecs.back().ToString(), "; ",
+                     options.sites.size(), " sites"));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

@@ -39,6 +39,8 @@ struct JobOptions {
   uint32_t rank = 0;  // PowerSGD's; codecs must be fp32 then
   config::OuterSpec outer = {};
   std::optional<float> constant_gradient = {};  // see SimWorkerOptions
+  std::vector<std::vector<std::string>> sites = {};  // of "node0", ...; none: one level. The codec is fp32
+  std::vector<std::pair<int, int>> near = {};  // nodes on one local network: sites are measured
   int64_t checkpoint_every = 1;
   absl::Duration round_deadline = absl::Minutes(2);
   NetworkOptions network = {};

@@ -452,7 +452,10 @@ net::Registration SimTransport::WatchPeers(PeerWatcher watcher) {
 net::TrafficCounters SimTransport::counters(NodeId peer) const {
   const auto it = counters_.find(peer);
   net::TrafficCounters out = it == counters_.end() ? net::TrafficCounters{} : it->second;
-  if (Connected(peer)) out.rtt = network_.options_.min_delay + network_.options_.max_delay;
+  if (Connected(peer)) {
+    out.rtt = network_.options_.min_delay + network_.options_.max_delay;
+    out.min_rtt = network_.near_.count({self_, peer}) > 0 ? absl::Milliseconds(1) : out.rtt;
+  }
   return out;
 }
 

@@ -53,6 +53,12 @@ class SimNetwork {
   // A node comes up; one transport of an id at a time.
   std::unique_ptr<SimTransport> Join(NodeId id);
 
+  // Their least round trip is told as a local network's; messages take as long as before.
+  void TellNear(const NodeId& a, const NodeId& b) {
+    near_.insert({a, b});
+    near_.insert({b, a});
+  }
+
   // Nothing passes between the two until Heal. Frames wait, as TCP retransmits, until the link is given up.
   void Cut(NodeId a, NodeId b);
   void Heal(NodeId a, NodeId b);
@@ -74,6 +80,7 @@ class SimNetwork {
   SimExecutor& executor_;
   SeededRng rng_;
   const NetworkOptions options_;
+  std::set<std::pair<NodeId, NodeId>> near_;  // both ways
   std::map<NodeId, SimTransport*> up_;
   std::map<std::pair<NodeId, NodeId>, uint64_t> cuts_;  // ordered pair -> which cut
   uint64_t next_cut_ = 1;

@@ -2,13 +2,16 @@
 // links of a given rate, delay and loss: from the tensor of every node to the mean at every node, encoding included.
 // Prints one JSON line.
 //
-//   exchange_bench [--ranks N] [--mib M] [--codec C] [--deal-shares] [--runs R] [--warmup W] [--idle-s S]
+//   exchange_bench [--ranks N] [--mib M] [--codec C] [--deal-shares | --sites S] [--runs R] [--warmup W] [--idle-s S]
 //                  [--rate-mbit R [--first-mbit F] [--rtt-ms T] [--loss SHARE]] [--congestion-control NAME]
 //
 // --codec auto: before each run one of the codecs that a job chooses among, and with --deal-shares the shares, as a job's
 // lead does, from what the ranks tell of the runs before; the first run has int8.
 // limit: by shaped links, RTT + 2 (N - 1) / N * bytes / (0.956 * rate) for float32, of which 0.956 is what TCP, IP and
 // Ethernet leave of packets of 1500 bytes.
+// --sites: the ranks are at so many sites, in order and as evenly as they are whole, and exchange by them.
+// bytes_between_sites: that the kernel sent of one run, from ranks to those at other sites; with --sites 2 --one-level the
+// same sites, but everybody sends to everybody.
 // seconds: of the slowest rank, from a barrier to its mean. max_error: of the mean at rank 0 against the mean in
 // float64, over the largest magnitude of that.
 #include <poll.h>
@@ -51,6 +54,8 @@ struct Plan {
   int warmup = 3;
   double idle_s = 0;    // before each measured run
   bool deal_shares = false;
+  int sites = 1;
+  bool one_level = false;
   double rate_mbit = 0; // 0: loopback
   double first_mbit = 0;  // of rank 0; 0: as the others
   double rtt_ms = 0;
@@ -58,6 +63,7 @@ struct Plan {
   std::string congestion_control;
   bool clear = false;
   bool chooses() const { return codec == "auto"; }
+  uint32_t site(int rank) const { return static_cast<uint32_t>(rank * sites / ranks); }
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -100,6 +106,7 @@ struct Result {
   double cpu_seconds = 0;
   uint64_t peak_bytes = 0;      // resident, above what it was before the first run
   uint64_t bytes_sent = 0;      // of all runs, as the kernel counted them
+  uint64_t bytes_between = 0;   // of those, to ranks at other sites
   double max_error = 0;
   Digest digest;
 };
@@ -168,13 +175,16 @@ class Rank {
       exchange_ = std::make_unique<Exchange>(Exchange::Context{loop_, pool_, *transport_, JobId{1}});
       tasks_ = std::make_unique<TaskScope>(loop_);
     });
-    uint64_t before = 0, sent_before = 0;
+    uint64_t before = 0, sent_before = 0, between_before = 0;
     double cpu_before = 0;
     Result result;
     for (int run = 0; run < plan_.warmup + plan_.runs; ++run) {
       if (run == plan_.warmup) {
         cpu_before = CpuSeconds();
-        On([&] { sent_before = transport_->total_counters().bytes_sent; });
+        On([&] {
+          sent_before = transport_->total_counters().bytes_sent;
+          between_before = SentBetweenSites();
+        });
       }
       referee_.Put('r');
       const Order order = referee_.Get<Order>();
@@ -195,7 +205,10 @@ class Rank {
       if (run + 1 < plan_.warmup + plan_.runs) continue;
       result.cpu_seconds = CpuSeconds() - cpu_before;
       result.peak_bytes = PeakBytes() - before;
-      On([&] { result.bytes_sent = transport_->total_counters().bytes_sent - sent_before; });
+      On([&] {
+        result.bytes_sent = transport_->total_counters().bytes_sent - sent_before;
+        result.bytes_between = SentBetweenSites() - between_before;
+      });
       result.digest = HashBytes(tensor::AsBytes(mean_.span()));
       if (rank_ == 0) result.max_error = MaxError(mean_.span());
     }
@@ -211,12 +224,21 @@ class Rank {
   }
 
  private:
+  uint64_t SentBetweenSites() {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan_.ranks; ++i) {
+      if (plan_.site(i) != plan_.site(rank_)) bytes += transport_->counters(members_[static_cast<size_t>(i)].node).bytes_sent;
+    }
+    return bytes;
+  }
+
   Outcome Once(uint32_t round, const Order& order, Told* told) {
     AllReduceRequest request;
     request.tag = {JobId{1}, Epoch{1}, RoundId{round}, 0};
     request.members = members_;
     request.codec = codec_;
     request.num_params = tensor_.size();
+    for (int i = 0; plan_.sites > 1 && !plan_.one_level && i < plan_.ranks; ++i) request.sites.push_back(plan_.site(i));
     request.deadline = absl::Minutes(2);
     const absl::Duration start = clock_.Monotonic();
     if (codec_->is_verbatim()) {
@@ -376,22 +398,24 @@ int Referee(const Plan& plan, const std::vector<Wire>& ranks) {
   const double median = seconds[seconds.size() / 2];
   const double p95 = seconds[std::min(seconds.size() - 1, seconds.size() * 95 / 100)];
   double cpu = 0;
-  uint64_t peak = 0, sent = 0;
+  uint64_t peak = 0, sent = 0, between = 0;
   bool same = true;
   for (const Result& result : results) {
     cpu += result.cpu_seconds;
     peak = std::max(peak, result.peak_bytes);
     sent += result.bytes_sent;
+    between += result.bytes_between;
     same = same && result.digest == results[0].digest;
   }
   const double tensor_gb = plan.mib * (1 << 20) / 1e9;
   std::printf(
       "{\"peer\": \"gdf\", \"ranks\": %d, \"mib\": %g, \"codec\": \"%s\", \"clear\": %s, \"median_ms\": %.2f, \"p95_ms\": %.2f, "
       "\"payload_gib_per_s\": %.3f, \"cpu_seconds_per_gb\": %.3f, \"peak_mib\": %.1f, \"sent_mib_per_rank\": %.2f, "
-      "\"max_error\": %.3g, \"digests_equal\": %s, \"used\": \"%s\", \"shares\": [%s]%s}\n",
+      "\"mib_between_sites\": %.2f, \"max_error\": %.3g, \"digests_equal\": %s, \"used\": \"%s\", \"shares\": [%s]%s}\n",
       plan.ranks, plan.mib, plan.codec.c_str(), plan.clear ? "true" : "false", 1e3 * median, 1e3 * p95, plan.mib / 1024 / median,
       cpu / plan.runs / plan.ranks / tensor_gb, static_cast<double>(peak) / (1 << 20),
-      static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), results[0].max_error, same ? "true" : "false",
+      static_cast<double>(sent) / plan.runs / plan.ranks / (1 << 20), static_cast<double>(between) / plan.runs / (1 << 20),
+      results[0].max_error, same ? "true" : "false",
       lead.codec().c_str(), lead.shares().c_str(), LinkFields(plan, median).c_str());
   // Full buckets at the start save a little of it, no more.
   const bool shaped = plan.rate_mbit == 0 || plan.first_mbit > 0 || plan.codec != "fp32" || median > 0.8 * LimitSeconds(plan);
@@ -456,7 +480,9 @@ int main(int argc, char** argv) {
   app.add_option("--idle-s", plan.idle_s, "before each measured run")->check(CLI::Range(0.0, 600.0));
   auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
   app.add_option("--first-mbit", plan.first_mbit, "of rank 0's link, where it is another")->check(CLI::Range(0.1, 1e5))->needs(rate);
-  app.add_flag("--deal-shares", plan.deal_shares, "in proportion to the links, as measured");
+  auto* deal = app.add_flag("--deal-shares", plan.deal_shares, "in proportion to the links, as measured");
+  auto* sites = app.add_option("--sites", plan.sites)->check(CLI::Range(1, 16))->excludes(deal);
+  app.add_flag("--one-level", plan.one_level, "everybody sends to everybody, whatever the sites")->needs(sites);
   app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
   app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);
   app.add_flag("--clear", plan.clear, "without TLS after the hello");

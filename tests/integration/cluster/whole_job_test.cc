@@ -104,6 +104,38 @@ TEST_CASE("four nodes train one model from the submission to the export") {
   CheckReleased(cluster.node(2));
 }
 
+TEST_CASE("nodes at two sites exchange by them, and end with one model") {
+  Cluster cluster(4);
+  cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");
+  const auto name = [&](int i) { return cluster.node(i).name(); };
+  const std::string sites = "[[" + name(0) + ", " + name(2) + "], [" + name(3) + ", " + name(1) + "]]";
+  JobOptions options{.rounds = 3, .nodes_min = 4};
+  options.set = {"nodes.sites=" + sites, "rounds.codec=int8"};
+  const std::string id = cluster.Submit(cluster.node(0), options);
+  JobLog log(cluster.node(0), id);
+  REQUIRE(log.AwaitEnd()["phase"] == "succeeded");
+  int told = 0;
+  for (const Json& event : log.events()) {
+    const std::string text = event["text"];
+    if (text.find("nodes exchange by sites") == std::string::npos) continue;
+    ++told;
+    CHECK(text.find(name(0)) != std::string::npos);
+    CHECK(text.find("; ") != std::string::npos);
+  }
+  CHECK(told == 1);
+  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  CHECK(rounds.back()["validation_loss"] < rounds[0]["validation_loss"]);
+  std::string weights;
+  for (int i = 0; i < 4; ++i) {
+    const std::string folder = cluster.folder() + "/export-" + name(i);
+    cluster.node(i).Ask({"job", "export", id, folder});
+    const std::string here = ReadFile(folder + "/model.safetensors");
+    REQUIRE_FALSE(here.empty());
+    if (i == 0) weights = here;
+    CHECK((here == weights));
+  }
+}
+
 TEST_CASE("nodes exchange fragments while they train on, and end with one model") {
   Cluster cluster(3);
   cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");

@@ -66,7 +66,7 @@ TEST_CASE("job.yaml: unknown, duplicate and missing keys") {
        "job.yaml:1:1: unknown key 'nmae'; did you mean 'name'?"},
       {"  count: 2", "  quantity: 2",
        "job.yaml:18:3: unknown key 'quantity' in 'nodes'; known keys: count, min, max, memory, "
-       "device, gpus, gpu_memory, where"},
+       "device, gpus, gpu_memory, where, sites"},
       {"  steps: 100", "  steps: 100\n  steps: 200",
        "job.yaml:9:3: duplicate key 'steps'; it is already set in line 8"},
       {"    lr: 1e-3", "    kind: adamw", "job.yaml:11:5: missing key 'lr' in 'train.optimizer'"},
@@ -258,6 +258,17 @@ TEST_CASE("job.yaml: rules between keys") {
       {"count: 2", "count: 2\n  where: [a]",
        "job.yaml:19:10: 'nodes.where' must name at least as many nodes as the job needs (2), got "
        "1"},
+      {"count: 2", "count: 2\n  sites: near",
+       "job.yaml:19:10: 'nodes.sites' must be 'auto', 'none' or lists of nodes, got 'near'"},
+      {"count: 2", "count: 2\n  sites: [[a, b], [c, a]]", "job.yaml:19:10: 'nodes.sites' names 'a' twice"},
+      {"count: 2", "count: 2\n  sites: [a, b]",
+       "job.yaml:19:11: 'nodes.sites' must be a word or a list of lists of names, none of them empty, got 'a'"},
+      {"count: 2", "count: 2\n  sites: []",
+       "job.yaml:19:10: 'nodes.sites' must be a word or a list of lists of names, none of them empty, got an empty list"},
+      {"count: 2", "count: 2\n  sites: [[a], []]",
+       "job.yaml:19:16: 'nodes.sites' must be a word or a list of lists of names, none of them empty, got an empty list"},
+      {"count: 2", "count: 2\n  sites: [[a, [b]]]",
+       "job.yaml:19:15: 'nodes.sites' must be a word or a list of lists of names, none of them empty, got a list"},
   });
 }
 

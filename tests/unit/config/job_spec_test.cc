@@ -67,6 +67,23 @@ TEST_CASE("every yaml block of docs/job-spec.md parses") {
   CHECK(blocks >= 1);
 }
 
+TEST_CASE("nodes.sites: measured, none, or named") {
+  const auto sites = [](const std::string& value) {
+    std::string text = ToYaml(Example("char-gpt.yaml"));
+    const std::string usual = "sites: auto";
+    const size_t at = text.find(usual);
+    REQUIRE(at != std::string::npos);
+    const JobSpec spec = Parse(text.replace(at, usual.size(), "sites: " + value), "job.yaml");
+    CHECK(Parse(ToYaml(spec), "again.yaml") == spec);
+    return spec.nodes;
+  };
+  CHECK(sites("auto").site_source == SiteSource::kMeasured);
+  CHECK(sites("none").site_source == SiteSource::kNone);
+  const NodesSpec named = sites("[[berlin-1, 'berlin 2'], [oslo]]");
+  CHECK(named.site_source == SiteSource::kNamed);
+  CHECK(named.sites == std::vector<std::vector<std::string>>{{"berlin-1", "berlin 2"}, {"oslo"}});
+}
+
 TEST_CASE("docs/job-spec.md names every key that a job can have") {
   const std::string doc = ReadFile(std::string(GDF_SOURCE_DIR) + "/docs/job-spec.md");
   std::vector<JobSpec> specs = Examples();

@@ -2,15 +2,19 @@
 #ifndef GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
 #define GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/compute_pool.h"
 #include "core/base/encoding.h"
 #include "core/exchange/exchange.h"
+#include "core/exchange/pieces.h"
 #include "core/exchange/shard_plan.h"
 #include "tests/sim/sim_network.h"
 
@@ -50,6 +54,53 @@ inline std::vector<float> ExpectedMean(const compress::Codec& codec, const std::
   std::vector<uint8_t> once(codec.PackedSize(count));
   codec.Encode(mean, absl::MakeSpan(once));
   if (!codec.Decode(once, absl::MakeSpan(mean)).ok()) return {};
+  return mean;
+}
+
+// As above with sites: each piece apart, as its owner makes it of its neighbours' slices and the other sites' means.
+inline std::vector<float> ExpectedMeanOfSites(const compress::Codec& codec, const std::vector<Buffer>& packed,
+                                              const std::vector<uint64_t>& tokens, uint64_t count,
+                                              const std::vector<uint32_t>& sites, const std::vector<uint32_t>& lost = {}) {
+  const auto members = static_cast<uint32_t>(packed.size());
+  const Pieces pieces(ShardPlan(count, codec.block(), members), members, lost);
+  const auto is_lost = [&](uint32_t m) { return std::find(lost.begin(), lost.end(), m) != lost.end(); };
+  std::vector<float> mean(count);
+  for (uint32_t owner = 0; owner < members; ++owner) {
+    const auto turn = static_cast<size_t>(std::count(sites.begin(), sites.begin() + owner, sites[owner]));
+    for (const uint32_t piece : pieces.of(owner)) {
+      const Range bytes = PackedRange(codec, pieces.range(piece));
+      std::map<uint32_t, std::pair<Buffer, uint64_t>> sources;  // by who sends it to the owner: frame and weight
+      std::map<uint32_t, std::vector<uint32_t>> at_site;
+      for (uint32_t m = 0; m < members; ++m) at_site[sites[m]].push_back(m);
+      for (const auto& [site, there] : at_site) {
+        std::vector<Buffer> frames;
+        std::vector<uint64_t> weights;
+        uint64_t sum = 0;
+        for (const uint32_t m : there) {
+          if (tokens[m] == 0) continue;
+          const Buffer slice = packed[m].Slice(bytes.begin, bytes.size());
+          if (site == sites[owner]) sources[m] = {slice, tokens[m]};
+          frames.push_back(slice);
+          weights.push_back(tokens[m]);
+          sum += tokens[m];
+        }
+        if (site == sites[owner] || frames.empty()) continue;
+        size_t gate = turn % there.size();
+        while (is_lost(there[gate])) gate = (gate + 1) % there.size();
+        const std::vector<float> of_site =
+            frames.size() == 1 ? std::vector<float>() : ExpectedMean(codec, frames, weights, pieces.range(piece).size());
+        sources[there[gate]] = {frames.size() == 1 ? frames[0] : Pack(codec, of_site), sum};
+      }
+      std::vector<Buffer> frames;
+      std::vector<uint64_t> weights;
+      for (const auto& [from, source] : sources) {
+        frames.push_back(source.first);
+        weights.push_back(source.second);
+      }
+      const std::vector<float> part = ExpectedMean(codec, frames, weights, pieces.range(piece).size());
+      std::copy(part.begin(), part.end(), mean.begin() + static_cast<std::ptrdiff_t>(pieces.range(piece).begin));
+    }
+  }
   return mean;
 }
 

@@ -42,6 +42,16 @@ TEST_CASE("a link's rate is that of the busiest window, each direction for itsel
   CHECK(figures.values_per_sec == 0);
 }
 
+TEST_CASE("peers on the local network are near, whatever the queues are now") {
+  Kernel kernel;
+  LinkMeter meter = kernel.Meter(3, absl::Seconds(1));
+  kernel.counters[TestId(1)].min_rtt = wire::kNearRtt;
+  kernel.counters[TestId(1)].rtt = absl::Milliseconds(50);
+  kernel.counters[TestId(2)].min_rtt = wire::kNearRtt + absl::Microseconds(1);
+  kernel.counters[TestId(3)].min_rtt = absl::ZeroDuration();  // not known
+  CHECK(meter.Finish(absl::Seconds(2)).near == std::vector<NodeId>{TestId(1)});
+}
+
 TEST_CASE("an exchange shorter than a window counts without the round trip that it waits for") {
   Kernel kernel;
   kernel.counters[TestId(1)].rtt = absl::Milliseconds(50);

@@ -9,8 +9,6 @@
 namespace gdf::exchange {
 namespace {
 
-constexpr int kLost = 2;
-
 AllReduceRequest Without(AllReduceRequest request, const std::vector<int>& lost, uint32_t attempt) {
   request.tag.attempt = attempt;
   request.resumes = 1;
@@ -26,6 +24,8 @@ struct Setting {
   uint64_t count;
   std::vector<uint64_t> tokens;
   std::vector<uint32_t> shares = {};  // equal
+  std::vector<uint32_t> sites = {};   // one
+  int lost = 2;
 };
 
 // What the survivors received in the attempt that failed and in the one that followed.
@@ -34,7 +34,7 @@ struct Repair {
   uint64_t received = 0;
 };
 
-// Four members; kLost crashes before message `k` of the first attempt.
+// Four members; one crashes before message `k` of the first attempt.
 Repair RunRepair(const Setting& setting, uint64_t k) {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec(setting.codec);
   std::vector<Buffer> packed;
@@ -44,19 +44,22 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
   const auto request = [&](int i) {
     AllReduceRequest made = group.Request(i, codec, setting.count, setting.tokens, packed[i]);
     made.shares = setting.shares;
+    made.sites = setting.sites;
     return made;
   };
+  const int lost = setting.lost;
   TaskScope doomed(group.executor);
   group.network.set_on_message([&](const sim::SimMessage& message) {
-    if (message.number != k || !group.members[kLost].transport) return;
-    group.members[kLost].transport->Mute();
+    if (message.number != k || !group.members[lost].transport) return;
+    group.members[lost].transport->Mute();
     doomed.Clear();
-    group.Crash(kLost);
+    group.Crash(lost);
   });
-  doomed.Spawn([](Group* g, AllReduceRequest of_lost) -> Task<void> {
-    Outcome ignored = co_await g->members[kLost].exchange->AllReduce(std::move(of_lost));
-  }(&group, request(kLost)));
-  const std::vector<int> survivors = {0, 1, 3};
+  doomed.Spawn([](Group::Member* member, AllReduceRequest of_lost) -> Task<void> {
+    Outcome ignored = co_await member->exchange->AllReduce(std::move(of_lost));
+  }(&group.members[lost], request(lost)));
+  std::vector<int> survivors = {0, 1, 2, 3};
+  std::erase(survivors, lost);
   for (const int i : survivors) group.Start(i, request(i));
   const auto all_ended = [&] {
     return std::all_of(survivors.begin(), survivors.end(),
@@ -71,11 +74,14 @@ Repair RunRepair(const Setting& setting, uint64_t k) {
     repair.received += group.members[i].outcome->payload_received;
     group.members[i].outcome.reset();
   }
-  for (const int i : survivors) group.Start(i, Without(request(i), {kLost}, 2));
+  for (const int i : survivors) group.Start(i, Without(request(i), {lost}, 2));
   group.executor.RunUntilIdle();
   std::vector<uint64_t> tokens = setting.tokens;
-  tokens[kLost] = 0;
-  const std::vector<float> expected = ExpectedMean(*codec, packed, tokens, setting.count);
+  tokens[lost] = 0;
+  const std::vector<float> expected =
+      setting.sites.empty()
+          ? ExpectedMean(*codec, packed, tokens, setting.count)
+          : ExpectedMeanOfSites(*codec, packed, tokens, setting.count, setting.sites, {static_cast<uint32_t>(lost)});
   for (const int i : survivors) {
     REQUIRE(group.members[i].outcome);
     const Outcome& outcome = *group.members[i].outcome;
@@ -98,6 +104,21 @@ TEST_CASE(
     for (uint64_t k = 1; k <= 36; ++k) {
       INFO(setting.codec << ", before message " << k);
       RunRepair(setting, k);
+    }
+  }
+}
+
+TEST_CASE("with sites the others finish without a member that died, before any message") {
+  for (Setting setting : {Setting{"fp32", 1000, {1, 2, 3, 4}}, Setting{"int8:64", 4099, {5, 0, 7, 9}},
+                          Setting{"int8:64", 4099, {0, 0, 7, 9}}, Setting{"bf16", 4, {1, 1, 1, 1}}}) {
+    for (const std::vector<uint32_t>& sites : {std::vector<uint32_t>{0, 0, 1, 1}, {0, 1, 0, 0}, {7, 3, 7, 3}}) {
+      setting.sites = sites;
+      for (setting.lost = 0; setting.lost < 4; ++setting.lost) {
+        for (uint64_t k = 1; k <= 40; ++k) {
+          INFO(setting.codec << ", node " << setting.lost << ", before message " << k);
+          RunRepair(setting, k);
+        }
+      }
     }
   }
 }

@@ -42,6 +42,7 @@ class RecordingCoordinator final : public Coordinator {
   }
   uint64_t RecordedRounds(JobId) override { return 0; }
   bool IsMember(NodeId) override { return true; }
+  std::string NameOf(NodeId node) override { return "name of " + node.Short(); }
   bool SeesOffline(NodeId) override { return false; }
   std::map<Epoch, std::vector<NodeId>> opened;
   std::vector<EpochRequest> requests;

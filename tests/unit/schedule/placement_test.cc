@@ -168,6 +168,17 @@ TEST_CASE("nodes.where names nodes by name or id") {
   CHECK(q[0].reason == "nodes.where names 'n9', which is no member of this network");
 }
 
+TEST_CASE("nodes.sites names members, whether they are chosen or not") {
+  JobSpec spec = Spec(1, 1);
+  spec.nodes.sites = {{"n1"}, {Id(2).ToString()}};
+  const auto p = Place({Job(1, &spec, 2)}, {Node(1, 16), Node(2, 4)});
+  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(1), false, 0}});
+  spec.nodes.sites = {{"n1"}, {"n2", "n9"}};
+  const auto q = Place({Job(1, &spec, 2)}, {Node(1, 16), Node(2, 4)});
+  CHECK(q[0].verdict == Verdict::kRefused);
+  CHECK(q[0].reason == "nodes.sites names 'n9', which is no member of this network");
+}
+
 TEST_CASE("GPUs: used when there, required when asked for, shared out") {
   JobSpec spec = Spec(1, 2);
   const auto p = Place({Job(1, &spec, 10)}, {GpuNode(1, 4, 2, 16), Node(2, 16), Node(3, 4)});

@@ -44,7 +44,7 @@ std::vector<RoundRequest> Requests() {
       SyncState{Tag(), StateOf(17), Node("a"), true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
-          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first")},
+          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first"), {7, 0}},
       Propose{ReceiptOf()},
       CommitRound{Tag(), CommitOf()},
       Abort{Tag(), "θ differs", {Node("c")}},
@@ -54,7 +54,7 @@ std::vector<RoundRequest> Requests() {
 std::vector<RoundReply> Replies() {
   return {EnterReply{StateOf(17), CommitOf(), ReceiptOf(), EpochOf(), 1'000'000, 4},
           RoundReport{Tag(), "NaN", 1000, 50, 2.5, 0.1, 3.5, 0.25, {4, 5}, HashBytes("packed")},
-          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000}},
+          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000, {Node("d")}}},
           Signed{CommitOf().signatures[0]}, Done{1, 2}};
 }
 
@@ -196,6 +196,7 @@ TEST_CASE("round requests out of bounds are refused by field") {
           "node with tokens");
   Refused(altered_exchange([](auto& m) { m.set_lost(0, std::string(32, 'x')); }), "no member");
   Refused(altered_exchange([](auto& m) { m.add_shares(0); }), "not one a member");
+  Refused(altered_exchange([](auto& m) { m.add_sites(0); }), "exchange.sites");
   Refused(altered_exchange([](auto& m) { m.set_shares(1, 1); }), "do not add up");
   Refused(altered_exchange([](auto& m) { m.set_shares(0, 65535); }), "do not add up");
   Refused(altered_exchange([](auto& m) { m.set_shares(0, ~uint32_t{0}); }), "too much");
@@ -206,6 +207,7 @@ TEST_CASE("round requests out of bounds are refused by field") {
       m.set_shares(0, first);
       m.set_shares(1, kSharesWhole - first);
       m.add_shares(0);
+      m.add_sites(0);
     });
   };
   CHECK(three_shares(kSharesWhole / 2).ok());
