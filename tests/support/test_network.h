@@ -169,6 +169,15 @@ class TestMember {
   bool Follows(TestMember& other) {
     return loop_.Comes([&] { return state_->last_applied() == other.state_->last_applied(); });
   }
+  // It comes to have as many commands as the other, which may go on having more, and the same state with them.
+  bool HasStateOf(TestMember& other) {
+    bool same = false;
+    return loop_.Comes([&] {
+      if (state_->last_applied() != other.state_->last_applied()) return false;
+      same = *state_->StateDigest() == *other.state_->StateDigest();
+      return true;
+    }) && same;
+  }
 
   // As a process that is started again with the same state file and address.
   void Restart() {

@@ -49,7 +49,7 @@ TEST_CASE("An invite makes a member with its role, whose state follows the coord
   REQUIRE(n1.Do(wire::SetRole{n2.id(), trust::RoleSet{Role::kSubmitter}.bits()}).ok());
   CHECK(loop.Comes(
       [&] { return n2.state().member(n2.id())->roles == trust::RoleSet{Role::kSubmitter}; }));
-  CHECK(loop.On([&] { return *n1.state().StateDigest() == *n2.state().StateDigest(); }));
+  CHECK(n2.HasStateOf(n1));
 }
 
 // kSoon is less than the interval at which everybody is told anyhow.
