@@ -23,6 +23,7 @@ std::string TextOf(const char* text, size_t room) { return std::string(text, str
 absl::StatusCode CodeOf(int32_t result) {
   switch (result) {
     case GDF_CUDA_NO_DRIVER:
+    case GDF_CUDA_NO_NCCL:
       return absl::StatusCode::kFailedPrecondition;
     case GDF_CUDA_NO_DEVICE:
       return absl::StatusCode::kNotFound;
@@ -63,7 +64,8 @@ absl::Status CheckTable(const std::string& path, const GdfCudaPlugin* plugin) {
       plugin->allocate == nullptr || plugin->release == nullptr ||
       plugin->copy_to_device == nullptr || plugin->copy_to_host == nullptr ||
       plugin->copy_on_device == nullptr || plugin->encode == nullptr || plugin->decode == nullptr ||
-      plugin->accumulate == nullptr || plugin->device_time == nullptr) {
+      plugin->accumulate == nullptr || plugin->device_time == nullptr || plugin->open_group == nullptr ||
+      plugin->close_group == nullptr || plugin->reduce == nullptr || plugin->broadcast == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA plugin ", path, ": a function of its interface is missing"));
   }
@@ -144,6 +146,22 @@ absl::StatusOr<Session> Plugin::Open(int device) const {
   GdfCudaSession* session = nullptr;
   GDF_RETURN_IF_ERROR(Call(plugin_->open_session, int32_t{device}, &session));
   return Session(plugin_, session);
+}
+
+absl::StatusOr<Group> Plugin::OpenGroup(size_t num_devices) const {
+  GdfCudaGroup* group = nullptr;
+  GDF_RETURN_IF_ERROR(Call(plugin_->open_group, static_cast<int32_t>(num_devices), &group));
+  return Group(plugin_, group, num_devices);
+}
+
+absl::Status Group::Reduce(absl::Span<float* const> buffers, uint64_t num_values) {
+  GDF_CHECK(buffers.size() == num_devices_);
+  return Call(plugin_->reduce, group_.get(), buffers.data(), num_values);
+}
+
+absl::Status Group::Broadcast(absl::Span<float* const> buffers, uint64_t num_values) {
+  GDF_CHECK(buffers.size() == num_devices_);
+  return Call(plugin_->broadcast, group_.get(), buffers.data(), num_values);
 }
 
 absl::StatusOr<DeviceMemory> Session::Allocate(uint64_t num_bytes) {

@@ -95,6 +95,32 @@ class Session {
   std::unique_ptr<GdfCudaSession, Close> session_;
 };
 
+// Devices of this process, the first of the plugin's, among which NCCL sums and copies. Used by one thread at a time.
+// Errors: kInternal, after which the group is of no use.
+class Group {
+ public:
+  size_t num_devices() const { return num_devices_; }
+
+  // `buffers`, one a device in its order: [num_values] float32 each in its memory. The first becomes the sum of all; the
+  // others stay. Runs after what is on the devices' default streams and before what comes there; not waited for.
+  absl::Status Reduce(absl::Span<float* const> buffers, uint64_t num_values);
+  // All become what the first is. As Reduce otherwise.
+  absl::Status Broadcast(absl::Span<float* const> buffers, uint64_t num_values);
+
+ private:
+  friend class Plugin;
+  struct Close {
+    const GdfCudaPlugin* plugin;
+    void operator()(GdfCudaGroup* group) const { plugin->close_group(group); }
+  };
+  Group(const GdfCudaPlugin* plugin, GdfCudaGroup* group, size_t num_devices)
+      : plugin_(plugin), group_(group, Close{plugin}), num_devices_(num_devices) {}
+
+  const GdfCudaPlugin* plugin_;
+  std::unique_ptr<GdfCudaGroup, Close> group_;
+  size_t num_devices_;
+};
+
 // A plugin that was opened. It stays open until the process ends, since CUDA cannot be unloaded.
 // Copyable; safe from any thread.
 class Plugin {
@@ -109,6 +135,10 @@ class Plugin {
 
   // Errors of Devices; kNotFound for a number that is not one of them; kResourceExhausted.
   absl::StatusOr<Session> Open(int device) const;
+
+  // The first `num_devices` devices, at least two. Errors of Devices; kNotFound when there are not so many;
+  // kFailedPrecondition without NCCL; kInternal when NCCL does not start.
+  absl::StatusOr<Group> OpenGroup(size_t num_devices) const;
 
  private:
   explicit Plugin(const GdfCudaPlugin* plugin) : plugin_(plugin) {}

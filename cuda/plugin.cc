@@ -28,17 +28,6 @@ int32_t Check(cudaError_t result, const char* what, int32_t device, GdfCudaError
               cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
-namespace {
-
-// Runs `call` of the session's device and waits for its stream.
-template <typename Call>
-int32_t OnStream(GdfCudaSession* session, const char* what, GdfCudaError* error, Call call) {
-  cudaError_t result = cudaSetDevice(session->device);
-  if (result == cudaSuccess) result = call();
-  if (result == cudaSuccess) result = cudaStreamSynchronize(session->stream);
-  return Check(result, what, session->device, error);
-}
-
 int32_t CountDevices(int32_t* count, GdfCudaError* error) {
   int devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
@@ -58,6 +47,17 @@ int32_t CountDevices(int32_t* count, GdfCudaError* error) {
   }
   *count = devices;
   return Check(result, "counting devices", 0, error);
+}
+
+namespace {
+
+// Runs `call` of the session's device and waits for its stream.
+template <typename Call>
+int32_t OnStream(GdfCudaSession* session, const char* what, GdfCudaError* error, Call call) {
+  cudaError_t result = cudaSetDevice(session->device);
+  if (result == cudaSuccess) result = call();
+  if (result == cudaSuccess) result = cudaStreamSynchronize(session->stream);
+  return Check(result, what, session->device, error);
 }
 
 // 0 where the driver does not say.
@@ -203,6 +203,10 @@ extern "C" [[gnu::visibility("default")]] const GdfCudaPlugin* gdf_cuda_plugin(v
       .decode = gdf::cuda::Decode,
       .accumulate = gdf::cuda::Accumulate,
       .device_time = gdf::cuda::DeviceTime,
+      .open_group = gdf::cuda::OpenGroup,
+      .close_group = gdf::cuda::CloseGroup,
+      .reduce = gdf::cuda::Reduce,
+      .broadcast = gdf::cuda::Broadcast,
   };
   return &kPlugin;
 }

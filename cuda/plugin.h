@@ -1,6 +1,7 @@
 /* The boundary between gdf-worker and libgdf_cuda.so: plain C, so that the two need no C++ library,
  * compiler or protobuf in common. The library exports one function, gdf_cuda_plugin, which gives a
- * table of functions; cuda/loader.h opens and checks it. One device at a time: a session. */
+ * table of functions; cuda/loader.h opens and checks it. One device at a time: a session; several that
+ * add up and copy among themselves: a group. */
 #ifndef GDF_CUDA_PLUGIN_H_
 #define GDF_CUDA_PLUGIN_H_
 
@@ -11,7 +12,7 @@ extern "C" {
 #endif
 
 /* Goes up with every change of this header; both sides must have the same one. */
-#define GDF_CUDA_ABI_VERSION 3u
+#define GDF_CUDA_ABI_VERSION 4u
 #define GDF_CUDA_ENTRY_POINT "gdf_cuda_plugin"
 
 /* What functions return. */
@@ -22,7 +23,8 @@ enum {
   GDF_CUDA_INVALID_ARGUMENT = 3, /* of the caller; nothing was done */
   GDF_CUDA_OUT_OF_MEMORY = 4,
   GDF_CUDA_BAD_DATA = 5, /* values or packed bytes that the codec refuses; outputs hold anything */
-  GDF_CUDA_FAILED = 6    /* CUDA's own error; the session is of no use after it */
+  GDF_CUDA_FAILED = 6,   /* CUDA's or NCCL's own error; the session or group is of no use after it */
+  GDF_CUDA_NO_NCCL = 7   /* there is no NCCL, or the plugin was built without it */
 };
 
 /* Filled by a function that does not return GDF_CUDA_OK; the text ends with a zero byte. */
@@ -49,6 +51,9 @@ typedef struct GdfCudaCodec {
 /* One device with a stream of its own, which follows the device's default stream. Used by one
  * thread at a time. */
 typedef struct GdfCudaSession GdfCudaSession;
+
+/* Devices of this process among which NCCL sums and copies. Used by one thread at a time. */
+typedef struct GdfCudaGroup GdfCudaGroup;
 
 /* Every function that takes a session waits until its work on the device is done. */
 typedef struct GdfCudaPlugin {
@@ -89,6 +94,15 @@ typedef struct GdfCudaPlugin {
   /* How long the device was at the copying or the kernel of the last copy_on_device, encode, decode or
    * accumulate that had any bytes or values, by its own clock; before the first, next to nothing. */
   int32_t (*device_time)(GdfCudaSession* session, double* seconds, GdfCudaError* error);
+
+  /* Of the first `num_devices` devices, two or more. NCCL is looked for now. */
+  int32_t (*open_group)(int32_t num_devices, GdfCudaGroup** group, GdfCudaError* error);
+  void (*close_group)(GdfCudaGroup* group);
+  /* buffers[i]: [num_values] float32 in memory of device i. After reduce the first holds the sum of all, in an
+   * order that is the same each time, and the others what they held; after broadcast all hold what the first did.
+   * Both only enqueue the work, between what is on the default stream of each device and what comes on it. */
+  int32_t (*reduce)(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError* error);
+  int32_t (*broadcast)(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError* error);
 } GdfCudaPlugin;
 
 /* The table, of static storage. Needs no driver and no device. */

@@ -37,12 +37,17 @@ cudaError_t Timed(const GdfCudaSession& session, Enqueue enqueue) {
 }
 
 // Entries of the plugin's table, see plugin.h.
+int32_t CountDevices(int32_t* count, GdfCudaError* error);
 int32_t Encode(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values,
                uint64_t num_values, uint64_t seed, uint64_t first, uint8_t* packed, GdfCudaError* error);
 int32_t Decode(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
                uint64_t num_values, float* values, GdfCudaError* error);
 int32_t Accumulate(GdfCudaSession* session, const GdfCudaCodec* codec, const uint8_t* packed,
                    uint64_t num_values, float weight, float* acc, GdfCudaError* error);
+int32_t OpenGroup(int32_t num_devices, GdfCudaGroup** group, GdfCudaError* error);
+void CloseGroup(GdfCudaGroup* group);
+int32_t Reduce(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError* error);
+int32_t Broadcast(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError* error);
 
 }  // namespace gdf::cuda
 

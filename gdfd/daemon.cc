@@ -292,10 +292,10 @@ Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> Daemon::Parts::Start
   supervisor::WorkerOptions options;
   options.program = WorkerProgram();
   options.label = request.what;
-  if (request.gpu) options.gpu = request.gpu->index;
+  for (const train::GpuDevice& gpu : request.gpus) options.gpus.push_back(gpu.index);
   // How much of what CUDA reserves counts against RLIMIT_DATA is not measured: without a control group a worker with a
   // GPU is held to a limit that the owner states only.
-  const bool stated_only = request.gpu && cgroup_parent.empty();
+  const bool stated_only = !request.gpus.empty() && cgroup_parent.empty();
   options.memory_bytes = stated_only ? config.limits.memory_bytes.value_or(0) : TaskMemoryBytes();
   options.cgroup_parent = cgroup_parent;
   GDF_CO_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::WorkerProcess> worker,

@@ -130,7 +130,7 @@ struct NodesSpec {
   int64_t max = 1;            // `count` sets both
   uint64_t memory_bytes = 0;  // free host memory needed per node; 0: what the estimate says
   Device device = Device::kAuto;
-  int64_t gpus = 0;                // per node (kGpu); 0: one, the most that a worker computes on
+  int64_t gpus = 0;                // per node (kGpu); 0: one
   uint64_t gpu_memory_bytes = 0;   // per GPU (kGpu); 0: what the estimate says
   std::vector<std::string> where;  // only these nodes, by name or id; empty: any
   // For exchanges of two levels: which nodes are near each other.

@@ -20,7 +20,7 @@ constexpr int64_t kMaxSequence = 1 << 20;
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
-constexpr int64_t kMaxGpus = 1;  // a worker computes on one
+constexpr int64_t kMaxGpus = 16;
 constexpr int64_t kMaxFragments = 1024;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
@@ -516,6 +516,10 @@ class JobParser {
     if (t.steps > 0 && spec_.rounds.inner_steps > t.steps) {
       rounds_.Reject("inner_steps", absl::StrFormat("must be at most train.steps (%d), got %d",
                                                     t.steps, spec_.rounds.inner_steps));
+    }
+    if (spec_.nodes.gpus > t.batch_size) {
+      train_.Reject("batch_size", absl::StrFormat("must be at least nodes.gpus (%d), over which it is dealt out, got %d",
+                                                  spec_.nodes.gpus, t.batch_size));
     }
     if (!spec_.model.shape || !data_.Has("sequence_length")) return;
     const int64_t context = Context(*spec_.model.shape);

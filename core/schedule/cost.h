@@ -34,7 +34,7 @@ struct CostInput {
   uint64_t dataset_bytes = 0;  // of its texts
   int64_t num_nodes = 1;
   bool gpu = false;  // the worker computes on GPUs
-  int64_t gpus_per_node = 1;
+  int64_t gpus_per_node = 1;  // over which a batch is dealt out; 0: one
   std::optional<double> tokens_per_sec = std::nullopt;          // of the slowest node, measured
   std::optional<uint64_t> upload_bytes_per_sec = std::nullopt;  // of the slowest node
 };

@@ -3,7 +3,6 @@
 #define GDF_GDFD_JOBS_DEVICE_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,11 +11,10 @@
 
 namespace gdf::jobs {
 
-// The first of `gpus` on which `job` fits, beside `memory_bytes` of the host's; nullopt: it computes
-// on the CPU. kFailedPrecondition when it asks for a GPU and fits none.
-absl::StatusOr<std::optional<train::GpuDevice>> ChooseGpu(
-    const schedule::JobRequest& job, uint64_t memory_bytes,
-    const std::vector<train::GpuDevice>& gpus);
+// The first of `gpus` on which `job` fits, as many as it asks for, beside `memory_bytes` of the host's; none: it
+// computes on the CPU. kFailedPrecondition when it asks for GPUs and does not fit.
+absl::StatusOr<std::vector<train::GpuDevice>> ChooseGpus(const schedule::JobRequest& job, uint64_t memory_bytes,
+                                                         const std::vector<train::GpuDevice>& gpus);
 
 }  // namespace gdf::jobs
 

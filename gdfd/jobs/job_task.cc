@@ -236,35 +236,36 @@ Task<absl::Status> JobTask::AssembleFiles(const std::string& input, store::Manif
   co_return co_await RunOn(world_.pool, world_.executor, std::move(work));
 }
 
-Task<absl::StatusOr<std::optional<train::GpuDevice>>> JobTask::FindGpu() {
-  if (gpu_failed_) co_return std::nullopt;
+Task<absl::StatusOr<std::vector<train::GpuDevice>>> JobTask::FindGpus() {
   std::vector<train::GpuDevice> gpus;
+  if (gpu_failed_) co_return gpus;
   if (world_.gpus) gpus = co_await world_.gpus();
   GDF_CO_ASSIGN_OR_RETURN(state::Member self, world_.state.member(world_.transport.self()));
-  co_return ChooseGpu(MakeJobRequest(job_, spec_), self.profile.resources.memory_bytes, gpus);
+  co_return ChooseGpus(MakeJobRequest(job_, spec_), self.profile.resources.memory_bytes, gpus);
 }
 
 // Where the job leaves it to the node, a GPU that cannot be used is not the job's end.
 Task<absl::StatusOr<train::LoadResult>> JobTask::Load(train::LoadRequest load) {
-  GDF_CO_ASSIGN_OR_RETURN(std::optional<train::GpuDevice> gpu, co_await FindGpu());
-  absl::StatusOr<train::LoadResult> loaded = co_await LoadOn(gpu, load);
-  const bool fall_back = gpu && spec_.nodes.device == config::Device::kAuto && !loaded.ok() &&
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<train::GpuDevice> gpus, co_await FindGpus());
+  absl::StatusOr<train::LoadResult> loaded = co_await LoadOn(gpus, load);
+  const bool fall_back = !gpus.empty() && spec_.nodes.device == config::Device::kAuto && !loaded.ok() &&
                          loaded.status().code() != absl::StatusCode::kInvalidArgument &&
                          loaded.status().code() != absl::StatusCode::kAborted;
   if (!fall_back) co_return loaded;
   gpu_failed_ = true;
   worker_.reset();
   co_await ReportEvent(wire::Severity::kWarning,
-                       absl::StrCat("computes on the CPU, since ", gpu->name,
+                       absl::StrCat("computes on the CPU, since ", gpus[0].name,
                                     " cannot be used: ", loaded.status().message()));
-  co_return co_await LoadOn(std::nullopt, std::move(load));
+  const std::vector<train::GpuDevice> none;
+  co_return co_await LoadOn(none, std::move(load));
 }
 
-Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::optional<train::GpuDevice> gpu,
-                                                        train::LoadRequest load) {
+Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::vector<train::GpuDevice> gpus, train::LoadRequest load) {
   WorkerRequest request;
   request.what = ToString(job_.id);
-  request.gpu = gpu;
+  request.gpus = std::move(gpus);
+  load.device = request.gpus.empty() ? config::Device::kCpu : config::Device::kGpu;
   GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(std::move(request)));
   const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
   if (self == job_.members.end()) {
@@ -272,7 +273,6 @@ Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::optional<train::Gpu
   }
   load.member_index = self - job_.members.begin();
   load.num_members = static_cast<int64_t>(job_.members.size());
-  load.device = gpu ? config::Device::kGpu : config::Device::kCpu;
   absl::StatusOr<train::LoadResult> loaded = co_await worker_->Load(std::move(load));
   if (loaded.ok()) {
     Log(LogLevel::kInfo, "worker_loaded",

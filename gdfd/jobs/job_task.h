@@ -29,7 +29,7 @@ namespace gdf::jobs {
 
 struct WorkerRequest {
   std::string what;                     // it is for: "j17"
-  std::optional<train::GpuDevice> gpu;  // that it computes on; absent: the CPU
+  std::vector<train::GpuDevice> gpus = {};  // that it computes on; none: the CPU
 };
 // Starts a worker process and waits until it is confined, and has its GPU.
 using WorkerFactory =
@@ -89,9 +89,8 @@ class JobTask {
   Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
                                    std::vector<train::InputFile>* inputs);
   Task<absl::StatusOr<train::LoadResult>> Load(train::LoadRequest load);
-  Task<absl::StatusOr<train::LoadResult>> LoadOn(std::optional<train::GpuDevice> gpu,
-                                                 train::LoadRequest load);
-  Task<absl::StatusOr<std::optional<train::GpuDevice>>> FindGpu();
+  Task<absl::StatusOr<train::LoadResult>> LoadOn(std::vector<train::GpuDevice> gpus, train::LoadRequest load);
+  Task<absl::StatusOr<std::vector<train::GpuDevice>>> FindGpus();
   Task<void> GiveUp(absl::Status why);
   Task<void> ReportEvent(wire::Severity severity, std::string text);
   bool IsLead() const;

@@ -34,7 +34,8 @@ schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& sha
                                  .shape = shape,
                                  .dataset_bytes = text_bytes,
                                  .num_nodes = spec.nodes.max,
-                                 .gpu = gpu});
+                                 .gpu = gpu,
+                                 .gpus_per_node = spec.nodes.gpus});
 }
 
 absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,

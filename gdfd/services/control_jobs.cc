@@ -48,7 +48,8 @@ schedule::CostInput CostInputOf(const config::JobSpec& spec, const config::Model
           .shape = shape,
           .dataset_bytes = bytes,
           .num_nodes = std::max<int64_t>(1, nodes),
-          .gpu = gpu};
+          .gpu = gpu,
+          .gpus_per_node = spec.nodes.gpus};
 }
 
 void FillCost(const schedule::Cost& cost, v1::PlanReply* reply) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/file_system.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -71,7 +72,7 @@ Message Request(nlohmann::json body = nlohmann::json::object()) {
 
 std::vector<std::string> Arguments(const WorkerOptions& options) {
   std::vector<std::string> arguments = {absl::StrCat("--parent=", getpid())};
-  if (options.gpu) arguments.emplace_back("--gpu");
+  if (!options.gpus.empty()) arguments.push_back(absl::StrCat("--gpus=", options.gpus.size()));
   return arguments;
 }
 
@@ -99,8 +100,8 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(Executor& ex
   child_options.program = options.program;
   child_options.arguments = Arguments(options);
   child_options.environment = WorkerEnvironment();
-  if (options.gpu) {
-    child_options.environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", *options.gpu));
+  if (!options.gpus.empty()) {
+    child_options.environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", absl::StrJoin(options.gpus, ",")));
   }
   child_options.memory_bytes = options.memory_bytes;
   child_options.cgroup_parent = options.cgroup_parent;

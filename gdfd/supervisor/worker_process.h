@@ -28,7 +28,7 @@ namespace gdf::supervisor {
 struct WorkerOptions {
   std::string program;         // gdf-worker; see FindWorkerProgram
   std::string label;           // for log lines: the job
-  std::optional<int64_t> gpu;  // CUDA's number of the one it computes on; absent: on the CPU
+  std::vector<int64_t> gpus;   // CUDA's numbers of those it computes on; none: on the CPU
   uint64_t memory_bytes = 0;   // 0: no limit
   std::string cgroup_parent;   // of DelegatedCgroup, or empty
 

@@ -63,15 +63,23 @@ absl::StatusOr<GpuLibraries> GpuLibraries::Load(const std::string& program_folde
   return GpuLibraries(plugin, std::move(folder));
 }
 
-absl::StatusOr<train::GpuDevice> GpuLibraries::Open() const {
-  GDF_ASSIGN_OR_RETURN(const std::vector<cuda::Device> devices, DevicesOf(plugin_));
-  GDF_ASSIGN_OR_RETURN(train::GpuDevice device, Usable(0, devices[0]));
-  GDF_RETURN_IF_ERROR(GuardTorch(absl::StrCat("opening ", device.name), [] {
-    const at::Tensor ones = at::ones({64, 64}, at::TensorOptions(at::kCUDA));
-    TORCH_CHECK(at::matmul(ones, ones).sum().item<double>() == 64 * 64 * 64,
-                "the device computes wrongly");
-  }));
-  return device;
+absl::StatusOr<std::vector<train::GpuDevice>> GpuLibraries::Open(size_t count) const {
+  GDF_ASSIGN_OR_RETURN(const std::vector<cuda::Device> shown, DevicesOf(plugin_));
+  if (shown.size() < count) {
+    return absl::NotFoundError(absl::StrCat("CUDA shows ", shown.size(), " of the ", count, " devices"));
+  }
+  std::vector<train::GpuDevice> devices;
+  for (size_t i = 0; i < count; ++i) {
+    GDF_ASSIGN_OR_RETURN(train::GpuDevice device, Usable(static_cast<int64_t>(i), shown[i]));
+    GDF_RETURN_IF_ERROR(GuardTorch(absl::StrCat("opening ", device.name), [i] {
+      const at::Device where(at::kCUDA, static_cast<at::DeviceIndex>(i));
+      const at::Tensor ones = at::ones({64, 64}, at::TensorOptions(where));
+      TORCH_CHECK(at::matmul(ones, ones).sum().item<double>() == 64 * 64 * 64,
+                  "the device computes wrongly");
+    }));
+    devices.push_back(std::move(device));
+  }
+  return devices;
 }
 
 train::DeviceList ListDevices(const std::string& program_folder) {

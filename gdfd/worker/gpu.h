@@ -1,14 +1,16 @@
-// The GPU of a worker: what it takes to compute on one, opened at run time, since most machines have
+// The GPUs of a worker: what it takes to compute on them, opened at run time, since most machines have
 // none. Free of libtorch's headers.
 //
 //   GDF_ASSIGN_OR_RETURN(const GpuLibraries libraries, GpuLibraries::Load(folder));
 //   ... EnterSandbox ...
-//   GDF_ASSIGN_OR_RETURN(const train::GpuDevice gpu, libraries.Open());
+//   GDF_ASSIGN_OR_RETURN(const std::vector<train::GpuDevice> gpus, libraries.Open(1));
 #ifndef GDF_GDFD_WORKER_GPU_H_
 #define GDF_GDFD_WORKER_GPU_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/train/device_list.h"
@@ -27,9 +29,11 @@ class GpuLibraries {
   // Where libtorch's libraries are, which open others of theirs while they work.
   const std::string& folder() const { return folder_; }
 
-  // Makes the first device that CUDA shows this process ready to compute. kFailedPrecondition,
-  // kNotFound: no driver, no device, or one that is too old; kResourceExhausted: it has no memory.
-  absl::StatusOr<train::GpuDevice> Open() const;
+  // Makes the first `count` devices that CUDA shows this process ready to compute. kFailedPrecondition,
+  // kNotFound: no driver, not so many devices, or one that is too old; kResourceExhausted: one has no memory.
+  absl::StatusOr<std::vector<train::GpuDevice>> Open(size_t count) const;
+  // What they sum and copy by, of two or more that are open. Errors of cuda::Plugin::OpenGroup.
+  absl::StatusOr<cuda::Group> OpenGroup(size_t count) const { return plugin_.OpenGroup(count); }
 
  private:
   GpuLibraries(cuda::Plugin plugin, std::string folder)

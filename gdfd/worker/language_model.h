@@ -30,7 +30,8 @@ absl::Status WarmUpLibtorch();
 
 struct ModelOptions {
   config::ModelShape shape;  // vocab is set
-  bool on_gpu = false;       // the CUDA device 0, which GpuLibraries has opened (gpu.h)
+  bool on_gpu = false;       // CUDA's devices from 0 on, which GpuLibraries has opened (gpu.h)
+  int devices = 1;           // that train together (replicas.h); in tests, several on the CPU
   // Matrix products and attention in bf16 with float32 parameters, norms and residual stream.
   bool bf16 = false;
   bool recompute = false;  // activations of each block in the backward pass, to save memory

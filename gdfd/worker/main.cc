@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <new>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -33,20 +34,28 @@ double MonotonicSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Null, and a line for the daemon's log, where the devices have to do without NCCL.
+std::shared_ptr<cuda::Group> OpenGroup(const worker::GpuLibraries& gpu, size_t count) {
+  absl::StatusOr<cuda::Group> group = gpu.OpenGroup(count);
+  if (group.ok()) return std::make_shared<cuda::Group>(*std::move(group));
+  std::fprintf(stderr, "the GPUs copy to each other without NCCL: %s\n", group.status().ToString().c_str());
+  return nullptr;
+}
+
 absl::Status Run(supervisor::SandboxOptions sandbox) {
   worker::SessionOptions session;
   session.default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   session.now_seconds = MonotonicSeconds;
   std::optional<worker::GpuLibraries> gpu;
-  if (sandbox.gpu) {
+  if (sandbox.gpus > 0) {
     GDF_ASSIGN_OR_RETURN(gpu, worker::GpuLibraries::Load(ProgramFolder()));
     sandbox.library_folders = {gpu->folder()};
   }
   GDF_RETURN_IF_ERROR(worker::WarmUpLibtorch());
   GDF_ASSIGN_OR_RETURN(const supervisor::SandboxReport report, supervisor::EnterSandbox(sandbox));
   if (gpu) {  // behind the sandbox, since the driver starts threads
-    GDF_ASSIGN_OR_RETURN(const train::GpuDevice device, gpu->Open());
-    session.gpu = device.name;
+    GDF_ASSIGN_OR_RETURN(session.gpus, gpu->Open(sandbox.gpus));
+    if (session.gpus.size() > 1) session.group = OpenGroup(*gpu, session.gpus.size());
   }
   train::MessageSocket socket{train::UniqueFd(train::kWorkerSocketFd)};
   train::Message hello;
@@ -64,7 +73,9 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("gdf-worker ") + kVersion);
   bool list_devices = false;
   auto* parent = app.add_option("--parent", sandbox.parent, "process id of the daemon");
-  app.add_flag("--gpu", sandbox.gpu, "compute on the first GPU that CUDA shows")->needs(parent);
+  app.add_option("--gpus", sandbox.gpus, "compute on so many GPUs, the first that CUDA shows")
+      ->check(CLI::Range(size_t{1}, train::DeviceList::kMaxDevices))
+      ->needs(parent);
   app.add_flag("--list-devices", list_devices,
                "print the GPUs that it can compute on, as JSON, and exit")
       ->excludes(parent);

@@ -140,22 +140,34 @@ SessionServer::Reply SessionServer::Load(Message& request) {
   result.tokens_per_step =
       train.batch_size * train.gradient_accumulation * job_->spec().data.sequence_length;
   result.threads = model().options().threads;
-  result.device_name = model().options().on_gpu ? options_.gpu : "cpu";
+  result.device_name = DeviceName(model().options());
   result.precision = model().options().bf16 ? config::Precision::kBf16 : config::Precision::kFp32;
   GDF_ASSIGN_OR_RETURN(json body, train::ToJson(result));
   return MakeReply(std::move(body));
+}
+
+// "cpu", "NVIDIA H200", "2 x NVIDIA H200 (NCCL)".
+std::string SessionServer::DeviceName(const ModelOptions& model) const {
+  if (!model.on_gpu) return "cpu";
+  const std::string& name = options_.gpus[0].name;
+  if (model.devices == 1) return name;
+  return absl::StrCat(model.devices, " x ", name, options_.group != nullptr ? " (NCCL)" : "");
 }
 
 absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
   const config::TrainSpec& train = job_->spec().train;
   const int64_t threads = request.threads > 0 ? request.threads : train.threads;
   const bool on_gpu = request.device == config::Device::kGpu;
-  if (on_gpu && options_.gpu.empty()) {
+  if (on_gpu && options_.gpus.empty()) {
     return absl::FailedPreconditionError("load: the job is to run on a GPU, and none is open here");
   }
   TrainerOptions options;
   options.model.shape = job_->shape();
   options.model.on_gpu = on_gpu;
+  if (on_gpu && job_->has_data()) {
+    options.model.devices = static_cast<int>(options_.gpus.size());
+    options.group = options_.group;
+  }
   options.model.bf16 = train.precision == config::Precision::kBf16 ||
                        (train.precision == config::Precision::kAuto && on_gpu);
   options.model.recompute = train.recompute;

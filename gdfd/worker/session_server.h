@@ -13,9 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/tensor/flat_buffer.h"
+#include "core/train/device_list.h"
 #include "core/train/message_socket.h"
 #include "core/train/shared_segment.h"
 #include "core/train/worker_session.h"
+#include "cuda/loader.h"
 #include "gdfd/worker/deltas.h"
 #include "gdfd/worker/loaded_job.h"
 #include "gdfd/worker/trainer.h"
@@ -24,7 +26,8 @@ namespace gdf::worker {
 
 struct SessionOptions {
   int default_threads = 1;              // when neither the daemon nor the job says
-  std::string gpu;                      // name of the device that is open; empty: none
+  std::vector<train::GpuDevice> gpus;   // that are open
+  std::shared_ptr<cuda::Group> group;   // of several gpus; null: they do without
   std::function<double()> now_seconds;  // of a monotonic clock
 };
 
@@ -60,6 +63,7 @@ class SessionServer {
   Reply Export(train::Message& request);
 
   absl::Status CreateModel(const train::LoadRequest& request);
+  std::string DeviceName(const ModelOptions& model) const;
   absl::Status RestorePiece(uint64_t offset, absl::Span<const uint8_t> piece);
   absl::Status ForgetInnerState();
   uint64_t state_bytes() const;  // of a saved state

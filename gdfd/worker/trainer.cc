@@ -12,6 +12,7 @@
 #include "gdfd/worker/model/decoder.h"
 #include "gdfd/worker/optimizer.h"
 #include "gdfd/worker/params/parameters.h"
+#include "gdfd/worker/replicas.h"
 #include "gdfd/worker/torch_guard.h"
 
 namespace gdf::worker {
@@ -58,6 +59,10 @@ absl::Status CheckOptions(const TrainerOptions& options) {
   if (options.train.batch_size < 1 || options.train.gradient_accumulation < 1) {
     return absl::InvalidArgumentError("batch_size and gradient_accumulation must be at least 1");
   }
+  if (options.model.devices < 1 || options.model.devices > options.train.batch_size) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.train.batch_size, " cannot be dealt out over ",
+                                                   options.model.devices, " devices"));
+  }
   const int64_t vocab = config::Vocab(options.model.shape);
   GDF_RETURN_IF_ERROR(CheckTokens("training", options.train_tokens, vocab));
   return CheckTokens("validation", options.valid_tokens, vocab);
@@ -77,10 +82,11 @@ absl::StatusOr<data::Sampler> MakeSampler(const TrainerOptions& options, data::C
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options) {
   GDF_ASSIGN_OR_RETURN(auto model, LanguageModel::Create(options.model));
-  GDF_RETURN_IF_ERROR(CheckOptions(options));
+  GDF_RETURN_IF_ERROR(CheckOptions(options));  // with a shape that is valid
   GDF_ASSIGN_OR_RETURN(data::Sampler sampler, MakeSampler(options, {}));
   std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(sampler)));
   GDF_RETURN_IF_ERROR(GuardTorch("creating the optimiser", [&] {
+    trainer->replicas_ = std::make_unique<Replicas>(*trainer->model_, options.group);
     const Decoder& decoder = trainer->model_->decoder();
     trainer->optimizer_ = std::make_unique<InnerOptimizer>(
         options.train.optimizer, decoder.parameters(), decoder.gradients(),
@@ -115,7 +121,6 @@ data::Cursor Trainer::CursorAfter(int64_t step) const {
 // Forward and backward passes of one step: the gradients are those of the mean loss over all
 // tokens of the step, which is returned.
 double Trainer::ComputeGradients() {
-  Decoder& decoder = model_->decoder();
   const int64_t passes = options_.train.gradient_accumulation;
   std::vector<int64_t> starts(static_cast<size_t>(options_.train.batch_size));
   const double scale = 1.0 / static_cast<double>(tokens_per_step());
@@ -123,12 +128,9 @@ double Trainer::ComputeGradients() {
   for (int64_t pass = 0; pass < passes; ++pass) {
     sampler_.Next(absl::MakeSpan(starts));
     const Windows w = MakeWindows(options_.train_tokens, starts, options_.sequence_length);
-    const at::Device device = decoder.parameters().device();
-    loss += decoder
-                .TrainPass(w.inputs.to(device), w.targets.to(device), scale,
-                           pass == 0 ? GradMode::kSet : GradMode::kAdd)
-                .item<double>();
+    loss += replicas_->TrainPass(w.inputs, w.targets, scale, pass == 0 ? GradMode::kSet : GradMode::kAdd);
   }
+  replicas_->SumGradients();
   return loss * scale;
 }
 
@@ -188,7 +190,6 @@ absl::StatusOr<EvalResult> Trainer::Evaluate(int64_t max_batches) {
   EvalResult result;
   double sum = 0;
   GDF_RETURN_IF_ERROR(GuardTorch("validation", [&] {
-    const at::Device device = model_->decoder().parameters().device();
     for (size_t first = 0; first < windows.size(); first += static_cast<size_t>(batch)) {
       const size_t count = std::min(windows.size() - first, static_cast<size_t>(batch));
       std::vector<int64_t> starts(count);
@@ -199,9 +200,7 @@ absl::StatusOr<EvalResult> Trainer::Evaluate(int64_t max_batches) {
         w.targets.select(0, static_cast<int64_t>(i)).narrow(0, 0, skip).fill_(-1);
         result.tokens += length - skip;
       }
-      sum += model_->decoder()
-                 .LossSum(w.inputs.to(device), w.targets.to(device))
-                 .item<double>();
+      sum += replicas_->LossSum(w.inputs, w.targets);
     }
   }));
   result.loss = sum / static_cast<double>(result.tokens);

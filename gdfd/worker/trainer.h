@@ -17,11 +17,13 @@
 #include "absl/types/span.h"
 #include "core/config/job_spec.h"
 #include "core/data/sampler.h"
+#include "cuda/loader.h"
 #include "gdfd/worker/language_model.h"
 
 namespace gdf::worker {
 
 class InnerOptimizer;
+class Replicas;
 struct InnerState;
 
 struct TrainerOptions {
@@ -35,6 +37,7 @@ struct TrainerOptions {
   int64_t member_index = 0;
   int64_t num_members = 1;
   data::SamplePolicy policy = data::SamplePolicy::kRandom;
+  std::shared_ptr<cuda::Group> group = nullptr;  // of model.devices devices; null: they copy to each other
   // Seconds of a monotonic clock, for RunResult::seconds (0 without it).
   std::function<double()> now_seconds;
 };
@@ -120,6 +123,7 @@ class Trainer {
 
   TrainerOptions options_;
   std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Replicas> replicas_;  // of model_
   std::unique_ptr<InnerOptimizer> optimizer_;
   data::Sampler sampler_;
   int64_t step_ = 0;

@@ -20,8 +20,8 @@ void RequireGpu() {
     std::exit(77);
   }
   const GpuLibraries libraries = ValueOf(GpuLibraries::Load(GDF_PLUGIN_FOLDER));
-  const train::GpuDevice device = ValueOf(libraries.Open());
-  CHECK(device.name == list.devices[0].name);
+  const std::vector<train::GpuDevice> open = ValueOf(libraries.Open(1));
+  CHECK(open[0].name == list.devices[0].name);
 }
 
 // Heads as wide as the attention kernels ask for in bf16.
@@ -94,6 +94,29 @@ TEST_CASE("on the device bf16 learns as float32 does on the CPU") {
   const double after = ValueOf(gpu->Evaluate(0)).loss;
   CHECK(after < 0.5 * before);
   CHECK(after == Approx(ValueOf(cpu->Evaluate(0)).loss).margin(0.1));
+}
+
+TEST_CASE("two devices take the steps of one, with NCCL and without") {
+  const size_t devices = ListDevices(GDF_PLUGIN_FOLDER).devices.size();
+  if (devices < 2) {
+    std::cerr << "skipped: needs two devices, there are " << devices << std::endl;
+    std::exit(77);
+  }
+  const GpuLibraries libraries = ValueOf(GpuLibraries::Load(GDF_PLUGIN_FOLDER));
+  ValueOf(libraries.Open(2));
+  TrainerOptions options = TinyRun(Gpt2(), Tokens(), Tokens());
+  options.model.on_gpu = true;
+  const auto one = ValueOf(Trainer::Create(options));
+  options.model.devices = 2;
+  if (GENERATE(false, true)) options.group = std::make_shared<cuda::Group>(ValueOf(libraries.OpenGroup(2)));
+  const auto two = ValueOf(Trainer::Create(options));
+  for (Trainer* trainer : {one.get(), two.get()}) RequireOk(trainer->model().SetParameters(RandomParameters(Gpt2())));
+  const std::vector<double> expected = Losses(*one, 20);
+  const std::vector<double> losses = Losses(*two, 20);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    INFO("step " << i);
+    CHECK(losses[i] == Approx(expected[i]).epsilon(1e-3));
+  }
 }
 
 TEST_CASE("the inner state moves from the device to the CPU") {

@@ -72,11 +72,11 @@ absl::Status Restrict(int ruleset, uint64_t handled, const std::vector<std::stri
 
 }  // namespace
 
-absl::Status EnterLandlock(const std::vector<std::string>& readable,
-                           const std::vector<std::string>& devices) {
+absl::Status EnterLandlock(const std::vector<std::string>& readable, const std::vector<std::string>& devices, bool tcp) {
   const long version = syscall(kCreateRuleset, nullptr, 0, kVersionFlag);
   if (version < 1) return ErrnoStatus("not supported by this kernel");
-  const RulesetAttr attr = Everything(version);
+  RulesetAttr attr = Everything(version);
+  if (tcp) attr.handled_access_net = 0;
   // Kernels before version 4 know the first field only, and refuse longer structures unless the
   // rest is zero, which it then is.
   const int ruleset = static_cast<int>(syscall(kCreateRuleset, &attr, sizeof(attr), 0));

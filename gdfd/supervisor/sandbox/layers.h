@@ -23,6 +23,8 @@ absl::Status PreferInOutOfMemory();  // the kernel takes the worker before anyth
 // Network, IPC and mount namespaces of its own, inside a new user namespace unless root. The
 // network namespace has nothing in it, not even loopback that is up.
 absl::Status EnterNamespaces();
+// The loopback of the network namespace, for processes in it alone. Needs EnterNamespaces.
+absl::Status RaiseLoopback();
 // An empty, read-only file system as the root. Needs EnterNamespaces.
 absl::Status EnterEmptyRoot();
 
@@ -32,10 +34,9 @@ absl::Status DropUser();
 absl::Status DropCapabilities();
 absl::Status SetNoNewPrivileges();
 
-// No file can be opened but `readable` ones (for reading) and `devices` (also for writing); no TCP
-// port, no signal or abstract socket outside, as far as this kernel's Landlock goes.
-absl::Status EnterLandlock(const std::vector<std::string>& readable,
-                           const std::vector<std::string>& devices);
+// No file can be opened but `readable` ones (for reading) and `devices` (also for writing); no TCP port unless `tcp`,
+// no signal or abstract socket outside, as far as this kernel's Landlock goes.
+absl::Status EnterLandlock(const std::vector<std::string>& readable, const std::vector<std::string>& devices, bool tcp);
 
 // Only the system calls on a list. Needs SetNoNewPrivileges.
 absl::Status EnterSeccomp(bool gpu);

@@ -1,9 +1,13 @@
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +51,17 @@ absl::Status EnterNamespaces() {
     return ErrnoStatus("make mounts private");
   }
   return absl::OkStatus();
+}
+
+absl::Status RaiseLoopback() {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return ErrnoStatus("socket");
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  const absl::Status status = ioctl(fd, SIOCSIFFLAGS, &request) == 0 ? absl::OkStatus() : ErrnoStatus("raise lo");
+  close(fd);
+  return status;
 }
 
 absl::Status EnterEmptyRoot() {

@@ -63,9 +63,11 @@ absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
   GDF_RETURN_IF_ERROR(DieWithParent(options.parent));
   GDF_RETURN_IF_ERROR(RequireOneThread());
   Note("first to go when memory runs out", PreferInOutOfMemory(), kReport, &report);
+  const bool gpu = options.gpus > 0;
   const absl::Status namespaces = EnterNamespaces();
   Note("own network, IPC and mount namespaces", namespaces, kAllowNamespaces, &report);
-  if (!options.gpu) {
+  const bool loopback = options.gpus > 1 && namespaces.ok() && RaiseLoopback().ok();
+  if (!gpu) {
     Note("empty root folder", namespaces.ok() ? EnterEmptyRoot() : namespaces, kAllowNamespaces, &report);
   }
   if (geteuid() == 0) Note("user of its own", DropUser(), kReport, &report);
@@ -76,10 +78,9 @@ absl::StatusOr<SandboxReport> EnterSandbox(const SandboxOptions& options) {
   report.in_force.emplace_back("no new privileges");
   using Paths = std::vector<std::string>;
   Note("no file access (Landlock)",
-       EnterLandlock(options.gpu ? GpuReadable(options) : Paths{},
-                     options.gpu ? GpuDevices() : Paths{}),
+       EnterLandlock(gpu ? GpuReadable(options) : Paths{}, gpu ? GpuDevices() : Paths{}, /*tcp=*/loopback),
        kAllowLandlock, &report);
-  GDF_RETURN_IF_ERROR(EnterSeccomp(options.gpu));
+  GDF_RETURN_IF_ERROR(EnterSeccomp(gpu));
   report.in_force.emplace_back("system-call filter");
   return report;
 }

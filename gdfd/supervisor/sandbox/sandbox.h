@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,11 @@ namespace gdf::supervisor {
 
 struct SandboxOptions {
   pid_t parent = 0;  // the daemon, with which this process dies
-  // Leaves /dev/nvidia*, the driver's files and the system's libraries readable, and permits the
-  // system calls that CUDA makes.
-  bool gpu = false;
-  // Folders that stay readable, since libraries there open more of them later; with `gpu` only.
+  // That it computes on. One or more: /dev/nvidia*, the driver's files and the system's libraries stay readable, and
+  // the system calls that CUDA makes are permitted. Several: its own network namespace has a loopback, by which NCCL
+  // starts.
+  size_t gpus = 0;
+  // Folders that stay readable, since libraries there open more of them later; with `gpus` only.
   std::vector<std::string> library_folders;
 };
 

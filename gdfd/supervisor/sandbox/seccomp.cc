@@ -41,8 +41,8 @@ constexpr const char* kAllowed[] = {
     "getresuid", "getresgid", "getgroups", "uname", "sysinfo", "getrandom", "getrusage",
     "getrlimit"};
 
-// What the CUDA driver and NCCL need beside that. Sockets reach nothing: the network namespace is
-// empty, and Landlock closes TCP and abstract names again.
+// What the CUDA driver and NCCL need beside that. Sockets reach nothing but this process: the network namespace is
+// empty but for a loopback at most, and without one Landlock closes TCP too; abstract names it closes always.
 constexpr const char* kAllowedForGpu[] = {
     "ioctl",          "eventfd2",   "epoll_create1", "epoll_ctl",   "epoll_wait",
     "epoll_pwait",    "pipe",       "pipe2",         "flock",       "sched_setaffinity",

@@ -23,10 +23,10 @@ Extent ExtentOf(const at::Tensor& ids, int64_t past = 0) {
 
 }  // namespace
 
-Decoder::Decoder(const ModelOptions& options, const tensor::Layout& layout)
+Decoder::Decoder(const ModelOptions& options, const tensor::Layout& layout, int device)
     : options_(options),
       layout_(layout),
-      device_(options.on_gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU)) {
+      device_(options.on_gpu ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device)) : at::Device(at::kCPU)) {
   const int64_t num_params = static_cast<int64_t>(layout.num_params());
   const auto f32 = at::TensorOptions().dtype(at::kFloat).device(device_);
   parameters_ = at::zeros({num_params}, f32);
@@ -123,8 +123,8 @@ void Decoder::Build(const config::LlamaShape& s) {
 }
 
 void Decoder::Sync() {
-  if (stale_ && options_.bf16) products_.copy_(parameters_);
-  stale_ = false;
+  if (synced_ != version_ && options_.bf16) products_.copy_(parameters_);
+  synced_ = version_;
 }
 
 at::Tensor Decoder::Embed(const at::Tensor& ids, const Extent& extent) const {

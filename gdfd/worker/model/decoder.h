@@ -27,13 +27,16 @@ struct KvCache {
 // are made without autograd's bookkeeping.
 class Decoder {
  public:
-  // `layout` is ParameterLayout(options.shape) and must outlive the decoder.
-  Decoder(const ModelOptions& options, const tensor::Layout& layout);
+  // `layout` is ParameterLayout(options.shape) and must outlive the decoder; `device`: of the options' devices.
+  Decoder(const ModelOptions& options, const tensor::Layout& layout, int device = 0);
+
+  const at::Device& device() const { return device_; }
 
   // [num_params] float32 each. Call ParametersChanged() after writing to `parameters`.
   const at::Tensor& parameters() const { return parameters_; }
   const at::Tensor& gradients() const { return gradients_; }
-  void ParametersChanged() { stale_ = true; }
+  void ParametersChanged() { ++version_; }
+  uint64_t version() const { return version_; }  // of the parameters
 
   // Forward and backward pass over inputs and targets, [batch, length] int64 each. Gives the summed
   // cross-entropy (a scalar tensor); the gradients of `scale` times that sum are set or added.
@@ -68,7 +71,8 @@ class Decoder {
   at::Tensor parameters_;
   at::Tensor gradients_;
   at::Tensor products_;  // the parameters in the dtype of the products; parameters_ when float32
-  bool stale_ = true;    // products_ is older than parameters_
+  uint64_t version_ = 1;
+  uint64_t synced_ = 0;  // version that products_ has
 
   Parameter token_embedding_;     // float32
   Parameter position_embedding_;  // GPT-2

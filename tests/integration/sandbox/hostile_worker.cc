@@ -1,6 +1,6 @@
 // A worker that means harm, inside the sandbox that every worker has. It speaks the session's
 // protocol; a "generate" request is its order, and what came of it the text that it generates:
-//   "connect PORT", "open PATH", "ptrace PID", "read-memory PID", "kill PID", "fork", "exec PATH",
+//   "connect PORT", "connect-to-itself", "open PATH", "ptrace PID", "read-memory PID", "kill PID", "fork", "exec PATH",
 //   "resize-segment", "write-theta", "nested-namespaces", "user": OK or an errno's name
 //   "mode NAME": how to answer from now on (see Mode)
 #include <fcntl.h>
@@ -48,14 +48,32 @@ struct Hostile {
 
 std::string Outcome(bool worked) { return worked ? "OK" : strerrorname_np(errno); }
 
+sockaddr_in Loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 std::string Connect(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (fd < 0) return Outcome(false);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(port));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return Outcome(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
+  const sockaddr_in to = Loopback(port);
+  return Outcome(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0);
+}
+
+// Whether this process reaches itself, as NCCL does.
+std::string ConnectToItself() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in here = Loopback(0);
+  socklen_t length = sizeof(here);
+  auto* generic = reinterpret_cast<sockaddr*>(&here);
+  if (listener < 0 || bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, generic, &length) != 0) {
+    return Outcome(false);
+  }
+  return Connect(ntohs(here.sin_port));
 }
 
 std::string Fork() {
@@ -93,6 +111,7 @@ std::string Attempt(Hostile& hostile, const std::string& order) {
   (void)absl::SimpleAtoi(argument, &number);
   if (what == "mode") hostile.mode = argument;
   if (what == "connect") return Connect(number);
+  if (what == "connect-to-itself") return ConnectToItself();
   if (what == "open") return Outcome(open(argument.c_str(), O_RDONLY) >= 0);
   if (what == "ptrace") return Outcome(ptrace(PTRACE_ATTACH, number, nullptr, nullptr) == 0);
   if (what == "read-memory") return ReadMemory(number);
@@ -197,7 +216,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::vector<std::string> parts = absl::StrSplit(argv[i], '=');
     if (parts[0] == "--parent") (void)absl::SimpleAtoi(parts[1], &options.parent);
-    if (parts[0] == "--gpu") options.gpu = true;
+    if (parts[0] == "--gpus") (void)absl::SimpleAtoi(parts[1], &options.gpus);
   }
   absl::StatusOr<supervisor::SandboxReport> report = supervisor::EnterSandbox(options);
   if (!report.ok()) {

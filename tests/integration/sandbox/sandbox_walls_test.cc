@@ -76,7 +76,8 @@ TEST_CASE("a worker on a GPU reads libraries, and nothing of anyone's") {
   RequireRoot();
   World world;
   WorkerOptions options;
-  options.gpu = 0;
+  const bool several = GENERATE(false, true);
+  options.gpus = several ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0};
   const auto starting = world.Start(options);
   const absl::StatusOr<SandboxReport> report = world.Await(starting->Ready());
   REQUIRE(report.ok());
@@ -105,6 +106,7 @@ TEST_CASE("a worker on a GPU reads libraries, and nothing of anyone's") {
     CHECK(world.Order(*worker, absl::StrCat("open ", path)) == "OK");
   }
   CHECK(world.Order(*worker, absl::StrCat("connect ", port)) != "OK");
+  CHECK((world.Order(*worker, "connect-to-itself") == "OK") == several);
   CHECK(world.Order(*worker, "fork") == "EPERM");
   CHECK(world.Order(*worker, "exec /bin/true") == "EPERM");
   for (const char* order : {"ptrace", "read-memory", "kill"}) {

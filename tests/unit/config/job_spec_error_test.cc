@@ -255,6 +255,10 @@ TEST_CASE("job.yaml: rules between keys") {
        "job.yaml:19:8: 'nodes.max' must be at least nodes.min (3), got 2"},
       {"count: 2", "count: 2\n  gpus: 1",
        "job.yaml:19:3: 'nodes.gpus' is for 'device: gpu' only; remove it"},
+      {"count: 2", "count: 2\n  device: gpu\n  gpus: 17",
+       "job.yaml:20:9: 'nodes.gpus' must be a whole number from 0 to 16, got '17'"},
+      {"count: 2", "count: 2\n  device: gpu\n  gpus: 5",
+       "job.yaml:9:15: 'train.batch_size' must be at least nodes.gpus (5), over which it is dealt out, got 4"},
       {"count: 2", "count: 2\n  where: [a]",
        "job.yaml:19:10: 'nodes.where' must name at least as many nodes as the job needs (2), got "
        "1"},

@@ -23,6 +23,10 @@ struct GdfCudaSession {
   double seconds = 0;  // of the last copy or codec
 };
 
+struct GdfCudaGroup {
+  int32_t num_devices;
+};
+
 namespace {
 
 using namespace gdf;
@@ -123,6 +127,29 @@ int32_t Accumulate(GdfCudaSession* session, const GdfCudaCodec* codec, const uin
   });
 }
 
+int32_t OpenGroup(int32_t num_devices, GdfCudaGroup** group, GdfCudaError* error) {
+  if (num_devices != 2) return Fail(error, GDF_CUDA_NO_DEVICE, "a group of 3 devices, expected 2 to 2");
+  if (GDF_FAKE == GDF_FAKE_HALF_OLD) return Fail(error, GDF_CUDA_NO_NCCL, "NCCL cannot be loaded");
+  *group = new GdfCudaGroup{num_devices};
+  return GDF_CUDA_OK;
+}
+
+void CloseGroup(GdfCudaGroup* group) { delete group; }
+
+int32_t Reduce(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError*) {
+  for (int32_t device = 1; device < group->num_devices; ++device) {
+    for (uint64_t i = 0; i < num_values; ++i) buffers[0][i] += buffers[device][i];
+  }
+  return GDF_CUDA_OK;
+}
+
+int32_t Broadcast(GdfCudaGroup* group, float* const* buffers, uint64_t num_values, GdfCudaError*) {
+  for (int32_t device = 1; device < group->num_devices; ++device) {
+    std::memcpy(buffers[device], buffers[0], num_values * sizeof(float));
+  }
+  return GDF_CUDA_OK;
+}
+
 }  // namespace
 
 #if GDF_FAKE == GDF_FAKE_STRANGER
@@ -145,6 +172,10 @@ extern "C" const GdfCudaPlugin* gdf_cuda_plugin() {
       .decode = Decode,
       .accumulate = GDF_FAKE == GDF_FAKE_INCOMPLETE ? nullptr : &Accumulate,
       .device_time = DeviceTime,
+      .open_group = OpenGroup,
+      .close_group = CloseGroup,
+      .reduce = Reduce,
+      .broadcast = Broadcast,
   };
   return GDF_FAKE == GDF_FAKE_EMPTY ? nullptr : &plugin;
 }

@@ -38,9 +38,9 @@ TEST_CASE("what is no plugin of this version is refused, and the error says why"
               "invalid ELF header");
   LoadRefused(Fake("stranger"), StatusCode::kFailedPrecondition, "has no function gdf_cuda_plugin");
   LoadRefused(Fake("other_version"), StatusCode::kFailedPrecondition,
-              "version 4 of 112 bytes, expected version 3 of 112 bytes");
+              "version 5 of 144 bytes, expected version 4 of 144 bytes");
   LoadRefused(Fake("other_size"), StatusCode::kFailedPrecondition,
-              "version 3 of 120 bytes, expected version 3 of 112 bytes");
+              "version 4 of 152 bytes, expected version 4 of 144 bytes");
   LoadRefused(Fake("incomplete"), StatusCode::kFailedPrecondition, "is missing");
   LoadRefused(Fake("empty"), StatusCode::kFailedPrecondition, "gave no functions");
 }
@@ -177,6 +177,25 @@ TEST_CASE("a session refuses memory that is too short, and hands on what the plu
 }
 
 #ifdef GDF_CUDA_PLUGIN
+TEST_CASE("devices of a group add up and copy among themselves") {
+  const absl::StatusOr<Plugin> plugin = Plugin::Load(Fake("good"));
+  REQUIRE(plugin.ok());
+  absl::StatusOr<Group> group = plugin->OpenGroup(2);
+  REQUIRE(group.ok());
+  CHECK(group->num_devices() == 2);
+  std::vector<float> first = {1, 2, 3}, second = {10, 20, 30};
+  float* const buffers[] = {first.data(), second.data()};
+  REQUIRE(group->Reduce(buffers, 2).ok());
+  CHECK(first == std::vector<float>{11, 22, 3});
+  CHECK(second == std::vector<float>{10, 20, 30});
+  REQUIRE(group->Broadcast(buffers, 3).ok());
+  CHECK(second == first);
+
+  Refused(plugin->OpenGroup(3).status(), absl::StatusCode::kNotFound, "expected 2 to 2");
+  Refused(Plugin::Load(Fake("half_old"))->OpenGroup(2).status(), absl::StatusCode::kFailedPrecondition,
+          "NCCL cannot be loaded");
+}
+
 TEST_CASE("the real plugin loads on a machine without driver or device, and says what is missing") {
   const absl::StatusOr<Plugin> plugin = Plugin::Load(GDF_CUDA_PLUGIN);
   INFO(plugin.status().ToString());

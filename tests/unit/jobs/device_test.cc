@@ -9,6 +9,7 @@ namespace {
 using absl::StatusCode;
 using config::Device;
 using train::GpuDevice;
+using Gpus = std::vector<GpuDevice>;
 using trust::Role;
 using trust::RoleSet;
 
@@ -36,25 +37,33 @@ GpuDevice Gpu(int64_t index, uint64_t gib) {
 TEST_CASE("auto takes the first GPU that has the memory, else the CPU") {
   const Sample job(Device::kAuto);
   const std::vector<GpuDevice> gpus = {Gpu(0, 8), Gpu(2, 9), Gpu(3, 80)};
-  CHECK(*ChooseGpu(job.request, 16 * kGiB, gpus) == Gpu(2, 9));
-  CHECK(*ChooseGpu(job.request, 16 * kGiB, {Gpu(0, 8)}) == std::nullopt);
-  CHECK(*ChooseGpu(job.request, 16 * kGiB, {}) == std::nullopt);
-  CHECK(*ChooseGpu(job.request, kGiB - 1, gpus) == std::nullopt);  // of the host's
+  CHECK(*ChooseGpus(job.request, 16 * kGiB, gpus) == Gpus{Gpu(2, 9)});
+  CHECK(ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 8)})->empty());
+  CHECK(ChooseGpus(job.request, 16 * kGiB, {})->empty());
+  CHECK(ChooseGpus(job.request, kGiB - 1, gpus)->empty());  // of the host's
 }
 
 TEST_CASE("a job for CPUs takes no GPU, one for GPUs nothing else") {
-  CHECK(*ChooseGpu(Sample(Device::kCpu).request, 16 * kGiB, {Gpu(0, 80)}) == std::nullopt);
+  CHECK(ChooseGpus(Sample(Device::kCpu).request, 16 * kGiB, {Gpu(0, 80)})->empty());
   Sample job(Device::kGpu);
-  CHECK(*ChooseGpu(job.request, 16 * kGiB, {Gpu(0, 80)}) == Gpu(0, 80));
-  CHECK(Says(ChooseGpu(job.request, 16 * kGiB, {Gpu(0, 8)}).status(),
+  CHECK(*ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 80)}) == Gpus{Gpu(0, 80)});
+  CHECK(Says(ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 8)}).status(),
              StatusCode::kFailedPrecondition,
              "needs a GPU with 9.0 GiB and 1.0 GiB of host memory; this node has gpu0 with 8.0 GiB "
              "and 16.0 GiB"));
-  CHECK(Says(ChooseGpu(job.request, 16 * kGiB, {}).status(), StatusCode::kFailedPrecondition,
+  CHECK(Says(ChooseGpus(job.request, 16 * kGiB, {}).status(), StatusCode::kFailedPrecondition,
              "this node has no GPU that it can use and 16.0 GiB"));
   job.spec.nodes.gpu_memory_bytes = 81 * kGiB;
-  CHECK(Says(ChooseGpu(job.request, 16 * kGiB, {Gpu(0, 80)}).status(),
+  CHECK(Says(ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 80)}).status(),
              StatusCode::kFailedPrecondition, "a GPU with 81.0 GiB"));
+}
+
+TEST_CASE("a job for several GPUs of a node takes the first that have the memory") {
+  Sample job(Device::kGpu);
+  job.spec.nodes.gpus = 2;
+  CHECK(*ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 8), Gpu(1, 80), Gpu(2, 9), Gpu(3, 9)}) == Gpus{Gpu(1, 80), Gpu(2, 9)});
+  CHECK(Says(ChooseGpus(job.request, 16 * kGiB, {Gpu(0, 8), Gpu(1, 80)}).status(), StatusCode::kFailedPrecondition,
+             "needs 2 GPUs with 9.0 GiB and 1.0 GiB of host memory; this node has gpu0 with 8.0 GiB, gpu1 with 80.0 GiB"));
 }
 
 TEST_CASE("a node's GPU is used once it is found, also where the job has come before") {

@@ -272,8 +272,8 @@ class JobNetwork {
   static Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>> StartWorker(
       JobNetwork* self, Node* node, WorkerRequest request) {
     ++node->workers;
-    node->devices.push_back(request.gpu ? request.gpu->name : "cpu");
-    if (request.gpu && !node->gpu_trouble.ok()) co_return node->gpu_trouble;
+    node->devices.push_back(request.gpus.empty() ? "cpu" : request.gpus[0].name);
+    if (!request.gpus.empty() && !node->gpu_trouble.ok()) co_return node->gpu_trouble;
     sim::SimWorkerOptions options;
     options.num_params = self->num_params;
     options.seed = 5;

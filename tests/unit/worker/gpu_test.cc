@@ -97,7 +97,7 @@ TEST_CASE("a worker that cannot use its GPU says what is missing") {
   REQUIRE(libraries.ok());
   CHECK(libraries->folder() == TorchFolder());
   // The plugin shows a device that is none: libtorch has another opinion.
-  const absl::StatusOr<GpuDevice> opened = libraries->Open();
+  const absl::StatusOr<std::vector<GpuDevice>> opened = libraries->Open(1);
   if (opened.ok()) return;  // this machine has a device, and the test is for those without
   CHECK_THAT(std::string(opened.status().message()),
              Contains("opening fake 0: ") && Contains("NVIDIA driver"));
