@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/compress/double_dot.h"
 #include "core/compress/kernels.h"
 #include "core/compress/philox.h"
 
@@ -38,32 +39,18 @@ struct RandomColumn {
   }
 };
 
-// In double, by eight running sums: value i in sum i % 8, added up in order.
-double Dot(const std::vector<double>& a, const std::vector<double>& b) {
-  constexpr size_t kLanes = 8;
-  double sums[kLanes] = {};
-  const size_t whole = a.size() / kLanes * kLanes;
-  for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  }
-  for (size_t i = whole; i < a.size(); ++i) sums[i - whole] += a[i] * b[i];
-  double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
-}
-
 // Makes `column` a unit vector that is orthogonal to the orthonormal `before`; false when they span it. Gram and
 // Schmidt's way, as modified, twice: Giraud, Langou, Rozloznik 2005, "The loss of orthogonality in the Gram-Schmidt
 // orthogonalization process".
 bool MakeOrthonormal(absl::Span<const std::vector<double>> before, std::vector<double>* column) {
-  const double length = std::sqrt(Dot(*column, *column));
+  const double length = std::sqrt(DoubleDot<double>(*column, *column));
   for (int pass = 0; pass < 2; ++pass) {
     for (const std::vector<double>& other : before) {
-      const double part = Dot(other, *column);
+      const double part = DoubleDot<double>(other, *column);
       for (size_t i = 0; i < column->size(); ++i) (*column)[i] -= part * other[i];
     }
   }
-  const double rest = std::sqrt(Dot(*column, *column));
+  const double rest = std::sqrt(DoubleDot<double>(*column, *column));
   if (!(rest > kNewPart * length)) return false;
   for (double& value : *column) value /= rest;
   return true;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/compress/double_dot.h"
 #include "core/config/codec_spec.h"
 #include "core/tensor/finite.h"
 
@@ -13,28 +14,6 @@ namespace gdf::compress {
 namespace {
 
 static_assert(Residual::kPiece % config::CodecSpec::kMaxBlock == 0);
-
-// Sum of squares in double, in a fixed order. Eight running sums, since one would wait for each
-// addition.
-double SumOfSquares(absl::Span<const float> values) {
-  constexpr size_t kLanes = 8;
-  double sums[kLanes] = {};
-  const size_t whole = values.size() / kLanes * kLanes;
-  const float* from = values.data();
-  for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = from[i + lane];
-      sums[lane] += value * value;
-    }
-  }
-  for (size_t i = whole; i < values.size(); ++i) {
-    const double value = from[i];
-    sums[i - whole] += value * value;
-  }
-  double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
-}
 
 absl::Status CheckOptions(const ErrorFeedbackOptions& options) {
   if (!(options.beta >= 0.0f && options.beta <= 1.0f)) {
@@ -78,7 +57,7 @@ absl::Status Residual::Add(DeltaSource delta,
       return absl::InvalidArgumentError(
           "error feedback: delta plus residual overflows float32; lower the learning rate");
     }
-    sum_of_squares += SumOfSquares(sum);
+    sum_of_squares += DoubleDot<float>(sum, sum);
   }
   last_norm_ = std::sqrt(sum_of_squares);
   const bool clips = options_.max_norm > 0.0 && last_norm_ > options_.max_norm;

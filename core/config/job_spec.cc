@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/check.h"
 #include "core/config/job_spec_names.h"
 #include "core/config/units.h"
@@ -21,6 +22,13 @@ std::string_view NameOf(const std::pair<std::string_view, E> (&names)[N], E valu
                                    [&](const auto& entry) { return entry.second == value; });
   GDF_CHECK(found != std::end(names));
   return found->first;
+}
+
+std::string FlowOf(const std::string& item) { return QuoteYaml(item); }
+// Of texts, or of lists of them.
+template <typename Item>
+std::string FlowOf(const std::vector<Item>& items) {
+  return "[" + absl::StrJoin(items, ", ", [](std::string* out, const Item& item) { *out += FlowOf(item); }) + "]";
 }
 
 // Writes "key: value" lines under nested section headings.
@@ -38,21 +46,9 @@ class YamlWriter {
   void Int(std::string_view key, int64_t value) { Plain(key, absl::StrFormat("%d", value)); }
   void Bool(std::string_view key, bool value) { Plain(key, value ? "true" : "false"); }
   void Number(std::string_view key, double value) { Plain(key, FormatNumber(value)); }
-  void List(std::string_view key, const std::vector<std::string>& items) {
-    std::string list;
-    for (const std::string& item : items) {
-      absl::StrAppendFormat(&list, "%s%s", list.empty() ? "" : ", ", QuoteYaml(item));
-    }
-    Plain(key, "[" + list + "]");
-  }
-  void Groups(std::string_view key, const std::vector<std::vector<std::string>>& groups) {
-    std::string list;
-    for (const std::vector<std::string>& group : groups) {
-      std::string names;
-      for (const std::string& name : group) absl::StrAppend(&names, names.empty() ? "" : ", ", QuoteYaml(name));
-      absl::StrAppend(&list, list.empty() ? "[" : ", [", names, "]");
-    }
-    Plain(key, "[" + list + "]");
+  template <typename Item>
+  void List(std::string_view key, const std::vector<Item>& items) {
+    Plain(key, FlowOf(items));
   }
   std::string Take() { return std::move(text_); }
 
@@ -206,7 +202,7 @@ void Write(YamlWriter* w, const NodesSpec& n) {
   }
   if (!n.where.empty()) w->List("where", n.where);
   if (n.site_source == SiteSource::kNamed) {
-    w->Groups("sites", n.sites);
+    w->List("sites", n.sites);
   } else {
     w->Plain("sites", n.site_source == SiteSource::kMeasured ? "auto" : "none");
   }

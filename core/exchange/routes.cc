@@ -54,8 +54,9 @@ std::vector<uint32_t> Routes::senders(uint32_t member, uint32_t owner) const {
     members = behind(member, owner);
   } else {
     for (uint32_t site = 0; site < at_site_.size(); ++site) {
+      const uint32_t through = gate(site, owner);
       for (const uint32_t other : at_site_[site]) {
-        if (!gone_[other] && (site == site_of_[owner] || other == gate(site, owner))) members.push_back(other);
+        if (!gone_[other] && (site == site_of_[owner] || other == through)) members.push_back(other);
       }
     }
     std::sort(members.begin(), members.end());

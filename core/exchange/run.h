@@ -68,6 +68,7 @@ struct Exchange::Run {
     uint32_t member = 0;
     float weight = 0;
   };
+  using Sources = std::vector<Source>;  // in order of members
 
   Task<void> Track(Task<absl::Status> task);
   Task<void> MeasureLink();
@@ -78,13 +79,14 @@ struct Exchange::Run {
   Task<absl::Status> PassMeans(uint32_t owner, StreamPtr from, const Streams& senders);
   Task<absl::StatusOr<Streams>> AwaitSenders(uint32_t owner, std::string held);
   Task<absl::StatusOr<StreamPtr>> AwaitSender(uint32_t member, uint32_t owner, std::string held);
-  Task<absl::Status> OwnPiece(const Streams& senders, size_t index);
-  Task<absl::StatusOr<std::vector<Buffer>>> Collect(uint32_t owner, uint32_t piece, const Streams& senders);
-  Task<absl::StatusOr<Buffer>> Combine(uint32_t owner, uint32_t piece, std::vector<Buffer> frames);
+  Task<absl::Status> OwnPiece(const Sources& sources, const Streams& senders, size_t index);
+  Task<absl::StatusOr<std::vector<Buffer>>> Collect(const Sources& sources, const Streams& senders, uint32_t piece);
+  Task<absl::StatusOr<Buffer>> Combine(uint32_t owner, const Sources& sources, uint32_t piece,
+                                       std::vector<Buffer> frames);
   Task<absl::StatusOr<Buffer>> Contribution(uint32_t member, StreamPtr stream, uint32_t piece);
-  std::vector<Source> SourcesOf(uint32_t owner) const;
-  // Who is to have the mean of the shard's piece of this place from here.
-  std::vector<uint32_t> TakersOf(uint32_t owner, size_t index) const;
+  Sources SourcesOf(uint32_t owner, const Streams& senders) const;
+  // Those of the senders who are to have the mean of the shard's piece of this place.
+  std::vector<uint32_t> TakersOf(uint32_t owner, const Streams& senders, size_t index) const;
   Task<absl::Status> SendToAll(const std::vector<uint32_t>& members, const Streams& streams, Buffer frame);
   // run_send.cc: slices go out, means come in
   Task<absl::Status> Use(uint32_t owner);

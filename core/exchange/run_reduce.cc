@@ -70,11 +70,10 @@ Reduced Reduce(const compress::Codec& codec, absl::Span<const float> weights, ab
 }  // namespace
 
 // What the owner of a piece takes into its mean: of its own site each slice, of another one a mean of theirs.
-std::vector<Exchange::Run::Source> Exchange::Run::SourcesOf(uint32_t owner) const {
-  std::vector<uint32_t> members = routes_.senders(self, owner);
-  members.insert(std::lower_bound(members.begin(), members.end(), self), self);
-  std::vector<Source> sources;
-  for (const uint32_t member : members) {
+Exchange::Run::Sources Exchange::Run::SourcesOf(uint32_t owner, const Streams& senders) const {
+  Sources sources;
+  for (uint32_t member = 0; member < size(); ++member) {
+    if (member != self && !senders[member]) continue;
     uint64_t tokens = request.members[member].tokens;
     if (member != self && self == owner) {
       tokens = 0;
@@ -85,9 +84,10 @@ std::vector<Exchange::Run::Source> Exchange::Run::SourcesOf(uint32_t owner) cons
   return sources;
 }
 
-std::vector<uint32_t> Exchange::Run::TakersOf(uint32_t owner, size_t index) const {
+std::vector<uint32_t> Exchange::Run::TakersOf(uint32_t owner, const Streams& senders, size_t index) const {
   std::vector<uint32_t> takers;
-  for (const uint32_t member : routes_.senders(self, owner)) {
+  for (uint32_t member = 0; member < size(); ++member) {
+    if (!senders[member]) continue;
     if (!(resumed() && HasBit(inbound_.at({owner, member}).means_held, index))) takers.push_back(member);
   }
   return takers;
@@ -138,8 +138,9 @@ Task<absl::Status> Exchange::Run::Own() {
   const std::string nothing(BitmapBytes(pieces_.of(self).size()), 0);
   absl::StatusOr<Streams> senders = co_await AwaitSenders(self, nothing);
   GDF_CO_RETURN_IF_ERROR(senders.status());
+  const Sources sources = SourcesOf(self, *senders);
   for (size_t k = 0; k < pieces_.of(self).size(); ++k) {
-    const absl::Status status = co_await OwnPiece(*senders, k);
+    const absl::Status status = co_await OwnPiece(sources, *senders, k);
     GDF_CO_RETURN_IF_ERROR(status);
   }
   for (const StreamPtr& stream : *senders) {
@@ -148,23 +149,24 @@ Task<absl::Status> Exchange::Run::Own() {
   co_return absl::OkStatus();
 }
 
-Task<absl::Status> Exchange::Run::OwnPiece(const Streams& senders, size_t index) {
+Task<absl::Status> Exchange::Run::OwnPiece(const Sources& sources, const Streams& senders, size_t index) {
   const uint32_t piece = pieces_.of(self)[index];
-  absl::StatusOr<std::vector<Buffer>> frames = co_await Collect(self, piece, senders);
+  absl::StatusOr<std::vector<Buffer>> frames = co_await Collect(sources, senders, piece);
   GDF_CO_RETURN_IF_ERROR(frames.status());
   std::vector<uint32_t> takers;
-  if (request.codec->is_dense()) takers = TakersOf(self, index);
+  if (request.codec->is_dense()) takers = TakersOf(self, senders, index);
   if (held_.means[piece] && takers.empty()) co_return absl::OkStatus();
-  absl::StatusOr<Buffer> packed = co_await Combine(self, piece, *std::move(frames));
+  absl::StatusOr<Buffer> packed = co_await Combine(self, sources, piece, *std::move(frames));
   GDF_CO_RETURN_IF_ERROR(packed.status());
   held_.means[piece] = true;
   co_return co_await SendToAll(takers, senders, *std::move(packed));
 }
 
 // The piece's frame of each source.
-Task<absl::StatusOr<std::vector<Buffer>>> Exchange::Run::Collect(uint32_t owner, uint32_t piece, const Streams& senders) {
+Task<absl::StatusOr<std::vector<Buffer>>> Exchange::Run::Collect(const Sources& sources, const Streams& senders,
+                                                                 uint32_t piece) {
   std::vector<Task<absl::StatusOr<Buffer>>> receiving;
-  for (const Source& source : SourcesOf(owner)) {
+  for (const Source& source : sources) {
     receiving.push_back(Contribution(source.member, senders[source.member], piece));
   }
   std::vector<absl::StatusOr<Buffer>> received = co_await WhenAll(context.executor, std::move(receiving));
@@ -177,9 +179,9 @@ Task<absl::StatusOr<std::vector<Buffer>>> Exchange::Run::Collect(uint32_t owner,
 }
 
 // Their mean, packed. The owner has it unpacked in its place too.
-Task<absl::StatusOr<Buffer>> Exchange::Run::Combine(uint32_t owner, uint32_t piece, std::vector<Buffer> frames) {
+Task<absl::StatusOr<Buffer>> Exchange::Run::Combine(uint32_t owner, const Sources& sources, uint32_t piece,
+                                                    std::vector<Buffer> frames) {
   if (done.done()) co_return absl::AbortedError("the exchange is over");
-  const std::vector<Source> sources = SourcesOf(owner);
   std::vector<float> weights;
   for (const Source& source : sources) weights.push_back(source.weight);
   const Range range = pieces_.range(piece);
@@ -242,16 +244,17 @@ Task<absl::Status> Exchange::Run::Gate(uint32_t owner) {
 
 Task<absl::Status> Exchange::Run::SendSums(uint32_t owner, Outbound to, const Streams& senders) {
   const std::vector<uint32_t>& theirs = pieces_.of(owner);
+  const Sources sources = SourcesOf(owner, senders);
   for (size_t k = 0; sends(self, owner) && k < theirs.size(); ++k) {
     if (HasBit(to.slices_held, k)) continue;
-    absl::StatusOr<std::vector<Buffer>> frames = co_await Collect(owner, theirs[k], senders);
+    absl::StatusOr<std::vector<Buffer>> frames = co_await Collect(sources, senders, theirs[k]);
     absl::StatusOr<Buffer> packed = Buffer();
     if (!frames.ok()) {
       packed = frames.status();
     } else if (frames->size() == 1) {
       packed = frames->front();  // packing it again would only lose of it
     } else {
-      packed = co_await Combine(owner, theirs[k], *std::move(frames));
+      packed = co_await Combine(owner, sources, theirs[k], *std::move(frames));
     }
     absl::Status sent = packed.status();
     if (sent.ok()) sent = co_await SendTo(owner, to.stream, *std::move(packed));
@@ -269,7 +272,7 @@ Task<absl::Status> Exchange::Run::PassMeans(uint32_t owner, StreamPtr from, cons
   for (size_t k = 0; k < theirs.size(); ++k) {
     absl::StatusOr<Buffer> frame = co_await TakeMean(owner, from, theirs[k]);
     absl::Status passed = frame.status();
-    if (passed.ok()) passed = co_await SendToAll(TakersOf(owner, k), senders, *std::move(frame));
+    if (passed.ok()) passed = co_await SendToAll(TakersOf(owner, senders, k), senders, *std::move(frame));
     if (!passed.ok()) {
       Fail(passed);
       co_return passed;

@@ -70,26 +70,6 @@ std::unique_ptr<compress::Codec> MakeCodec(const config::CodecSpec& spec) {
   return *std::move(codec);
 }
 
-// Of several codecs the one that has a node send most: a job that chooses may come to use it.
-struct LargestPacked {
-  uint64_t bytes = 0;
-  Form form = Form::kDirect;
-};
-LargestPacked Largest(const std::vector<config::CodecSpec>& codecs, uint64_t num_values, uint64_t nodes) {
-  LargestPacked largest;
-  double most = -1;
-  for (const config::CodecSpec& spec : codecs) {
-    const std::unique_ptr<compress::Codec> codec = MakeCodec(spec);
-    const uint64_t bytes = codec->PackedSize(num_values);
-    const Form form = codec->is_dense() ? Form::kDirect : Form::kAllGather;
-    const double moved = BytesMoved(form, static_cast<double>(bytes), nodes, 1.0 / static_cast<double>(nodes));
-    if (moved <= most) continue;
-    most = moved;
-    largest = {bytes, form};
-  }
-  return largest;
-}
-
 // What a delta is sent as: `passes` exchanges of packed values one after the other, and what an outer state holds for
 // them beside θ and the momentum.
 struct Sent {
@@ -99,7 +79,22 @@ struct Sent {
 
   uint64_t bytes() const { return std::accumulate(passes.begin(), passes.end(), uint64_t{0}); }
   uint64_t largest() const { return *std::max_element(passes.begin(), passes.end()); }
+  // By one of `nodes` that share equally.
+  double moved(uint64_t nodes) const {
+    return BytesMoved(form, static_cast<double>(bytes()), nodes, 1.0 / static_cast<double>(nodes));
+  }
 };
+
+// By that of several codecs which has a node send most: a job that chooses may come to use it.
+Sent SentByLargest(const std::vector<config::CodecSpec>& codecs, uint64_t num_values, uint64_t nodes) {
+  Sent largest;
+  for (const config::CodecSpec& spec : codecs) {
+    const std::unique_ptr<compress::Codec> codec = MakeCodec(spec);
+    const Sent sent = {{codec->PackedSize(num_values)}, codec->is_dense() ? Form::kDirect : Form::kAllGather};
+    if (largest.passes.empty() || sent.moved(nodes) > largest.moved(nodes)) largest = sent;
+  }
+  return largest;
+}
 
 // PowerSGD's: the left factors, then the right ones and what goes whole, as fp32.
 Sent SentAsFactors(const config::ModelShape& shape, uint32_t rank) {
@@ -230,21 +225,14 @@ Cost EstimateCost(const CostInput& input) {
 
   const uint64_t fragments = U(spec.rounds.fragments);
   const uint64_t fragment = (U(cost.num_parameters) + fragments - 1) / fragments;
-  Sent sent;
-  if (spec.rounds.rank > 0) {
-    sent = SentAsFactors(input.shape, spec.rounds.rank);
-  } else {
-    const LargestPacked largest = Largest(spec.rounds.codecs, fragment, n);
-    sent = {{largest.bytes}, largest.form};
-  }
-  const Form form = sent.form;
-  cost.upload_bytes_per_round = static_cast<uint64_t>(
-      BytesMoved(form, static_cast<double>(sent.bytes()), n, 1.0 / static_cast<double>(n)) + 0.5);
+  const Sent sent = spec.rounds.rank > 0 ? SentAsFactors(input.shape, spec.rounds.rank)
+                                         : SentByLargest(spec.rounds.codecs, fragment, n);
+  cost.upload_bytes_per_round = static_cast<uint64_t>(sent.moved(n) + 0.5);
   cost.download_bytes_per_round = cost.upload_bytes_per_round;
   cost.download_bytes_once =
       input.dataset_bytes + (spec.model.from ? U(cost.num_parameters) * kFloatBytes : 0);
   // The largest shard that ExchangeTuner deals; two nodes share equally.
-  const double shard = form != Form::kDirect ? 1 : n > 2 ? ExchangeTuner::kMaxShare / static_cast<double>(n) : 0.5;
+  const double shard = sent.form != Form::kDirect ? 1 : n > 2 ? ExchangeTuner::kMaxShare / static_cast<double>(n) : 0.5;
   Packed packed;
   packed.delta = sent.bytes();
   packed.slices = static_cast<uint64_t>(static_cast<double>((n - 1) * sent.largest()) * shard);
@@ -262,7 +250,7 @@ Cost EstimateCost(const CostInput& input) {
     cost.exchange_time = absl::ZeroDuration();
     for (const uint64_t bytes : sent.passes) {
       load.packed_bytes = static_cast<double>(bytes);
-      *cost.exchange_time += static_cast<double>(cost.num_rounds) * ExchangeTime(form, load);
+      *cost.exchange_time += static_cast<double>(cost.num_rounds) * ExchangeTime(sent.form, load);
     }
     if (cost.compute_time) {  // the delay of each round runs beside its exchange
       const double share = static_cast<double>(spec.rounds.delay_steps * spec.rounds.fragments) /
