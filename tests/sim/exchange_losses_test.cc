@@ -1,12 +1,10 @@
 // A member is lost in the middle of an exchange: the survivors commit the same round without it, in the same epoch.
 #include <catch2/catch.hpp>
 
-#include "tests/sim/sim_job.h"
+#include "tests/sim/exchange_faults.h"
 
 namespace gdf::sim {
 namespace {
-
-constexpr int kLost = 2;
 
 JobOptions OneRound() {
   JobOptions options;
@@ -19,39 +17,19 @@ JobOptions OneRound() {
 uint64_t MessagesOfExchange(uint64_t seed) {
   uint64_t count = 0;
   SimJob job(seed, OneRound());
-  job.network().set_on_message([&](const SimMessage& message) { count += message.method == "gdf.exchange/j7" ? 1 : 0; });
+  OnExchangeMessage(job, [&](uint64_t number) { count = number; });
   job.Start();
   REQUIRE(job.RunToEnd());
   return count;
 }
 
 // Loses member kLost before message `k` of the first exchange and has the time from there to the round's commit.
-template <typename Fault>
-absl::Duration TimeToCommit(uint64_t seed, uint64_t k, Fault fault) {
+absl::Duration TimeToCommit(uint64_t seed, uint64_t k, const std::function<void(SimJob&)>& lose) {
   SimJob job(seed, OneRound());
-  uint64_t count = 0;
-  absl::Duration lost_at;
-  std::optional<absl::Duration> reported_at;
-  job.network().set_on_message([&](const SimMessage& message) {
-    if (message.method != "gdf.exchange/j7" || ++count != k) return;
-    lost_at = job.executor().Monotonic();
-    fault(job);
-  });
-  job.set_on_report([&](const wire::ReportJob& report) {
-    if (report.round == RoundId{0} && !reported_at) reported_at = job.executor().Monotonic();
-  });
-  job.Start();
-  REQUIRE(job.RunToEnd());
-  INFO(job.reason());
-  CHECK(job.verdict() == wire::Verdict::kSucceeded);
-  CHECK(job.Violations() == "");
-  REQUIRE(reported_at);
-  const wire::Receipt receipt = job.Committed(0).at(RoundId{1}).commit->receipt;
-  CHECK(receipt.tag.epoch == Epoch{1});  // not done again by another
-  for (const int node : {0, 1, 3}) CHECK(receipt.Contributed(job.id(node)));
+  const Repair repair = LoseBefore(job, k, [&] { lose(job); });
   // Without it, unless all that it had to give had arrived.
-  if (receipt.tag.attempt > 1) CHECK_FALSE(receipt.Contributed(job.id(kLost)));
-  return *reported_at - lost_at;
+  if (repair.receipt.tag.attempt > 1) CHECK_FALSE(repair.receipt.Contributed(job.id(kLost)));
+  return repair.took;
 }
 
 TEST_CASE(
@@ -119,9 +97,8 @@ TEST_CASE(
     "a member that dies in an exchange and is back soon keeps its place, and rounds are committed "
     "meanwhile") {
   SimJob job(44, ManyRounds());
-  uint64_t count = 0;
-  job.network().set_on_message([&](const SimMessage& message) {
-    if (message.method != "gdf.exchange/j7" || ++count != 20) return;
+  OnExchangeMessage(job, [&](uint64_t number) {
+    if (number != 20) return;
     job.Crash(kLost);
     job.executor().PostAfter(absl::Seconds(5), [&job] { job.Restart(kLost); });
   });
@@ -145,7 +122,7 @@ TEST_CASE(
   absl::Duration lost_at;
   std::optional<absl::Duration> left_out_at;
   job.network().set_on_message([&](const SimMessage& message) {
-    if (message.method == "gdf.exchange/j7" && ++count == 20) {
+    if (IsOfExchange(message) && ++count == 20) {
       lost_at = job.executor().Monotonic();
       job.Crash(kLost);
     }

@@ -1,7 +1,7 @@
 // Rounds that exchange one fragment of the parameters each, and during whose exchange the nodes train on.
 #include <catch2/catch.hpp>
 
-#include "tests/sim/sim_job.h"
+#include "tests/sim/exchange_faults.h"
 
 namespace gdf::sim {
 namespace {
@@ -136,7 +136,7 @@ TEST_CASE("a node that is lost during the delay comes back with theta alone, and
   SimJob job(8, options);
   bool crashed = false;
   job.network().set_on_message([&](const SimMessage& message) {
-    if (crashed || message.method != "gdf.exchange/j7" || job.Committed(0).size() < 3) return;
+    if (crashed || !IsOfExchange(message) || job.Committed(0).size() < 3) return;
     crashed = true;
     job.Crash(2);
     job.executor().PostAfter(absl::Seconds(3), [&] { job.Restart(2); });

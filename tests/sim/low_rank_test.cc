@@ -1,12 +1,10 @@
 // Rounds of two passes, in which deltas go as low-rank factors.
 #include <catch2/catch.hpp>
 
-#include "tests/sim/sim_job.h"
+#include "tests/sim/exchange_faults.h"
 
 namespace gdf::sim {
 namespace {
-
-constexpr int kLost = 2;
 
 JobOptions TwoPasses() {
   JobOptions options;
@@ -47,7 +45,7 @@ TEST_CASE("a job of low-rank rounds ends with every node's factors in the result
 uint64_t MessagesOfExchange(uint64_t seed, uint64_t* first) {
   uint64_t count = 0;
   SimJob job(seed, TwoPasses());
-  job.network().set_on_message([&](const SimMessage& message) { count += message.method == "gdf.exchange/j7" ? 1 : 0; });
+  OnExchangeMessage(job, [&](uint64_t number) { count = number; });
   for (int node = 0; node < job.size(); ++node) {
     job.set_worker_fault(node, [&](std::string_view call, RoundId) {
       if (call == "project" && *first == 0) *first = count;
@@ -59,30 +57,6 @@ uint64_t MessagesOfExchange(uint64_t seed, uint64_t* first) {
   return count;
 }
 
-// One round in which kLost dies before exchange message `k`.
-wire::Receipt LoseBefore(uint64_t seed, uint64_t k) {
-  SimJob job(seed, TwoPasses());
-  uint64_t count = 0;
-  absl::Duration lost_at;
-  std::optional<absl::Duration> reported_at;
-  job.network().set_on_message([&](const SimMessage& message) {
-    if (message.method != "gdf.exchange/j7" || ++count != k) return;
-    lost_at = job.executor().Monotonic();
-    job.Crash(kLost);
-  });
-  job.set_on_report([&](const wire::ReportJob& report) {
-    if (report.round == RoundId{0} && !reported_at) reported_at = job.executor().Monotonic();
-  });
-  job.Start();
-  REQUIRE(job.RunToEnd());
-  INFO(job.reason());
-  CHECK(job.verdict() == wire::Verdict::kSucceeded);
-  CHECK(job.Violations() == "");
-  REQUIRE(reported_at);
-  CHECK(*reported_at - lost_at < absl::Seconds(3));
-  return job.Committed(0).at(RoundId{1}).commit->receipt;
-}
-
 TEST_CASE("a member dies before each message of either pass: the others commit the round at once, of those who gave both") {
   uint64_t first = 0;
   const uint64_t messages = MessagesOfExchange(51, &first);
@@ -90,12 +64,8 @@ TEST_CASE("a member dies before each message of either pass: the others commit t
   REQUIRE(messages >= first + 30);
   for (uint64_t k = 1; k <= messages; ++k) {
     INFO("before message " << k << " of " << messages << ", of which " << first << " are the first pass's");
-    const wire::Receipt receipt = LoseBefore(51, k);
-    CHECK(receipt.tag.epoch == Epoch{1});
-    for (int node : {0, 1, 3}) {
-      SimJob names(51, TwoPasses());
-      CHECK(receipt.Contributed(names.id(node)));
-    }
+    SimJob job(51, TwoPasses());
+    CHECK(LoseBefore(job, k, [&] { job.Crash(kLost); }).took < absl::Seconds(3));
   }
 }
 
@@ -107,9 +77,8 @@ TEST_CASE("the lead dies before each message of either pass: another one finishe
     JobOptions options = TwoPasses();
     options.rounds = 3;
     SimJob job(52, options);
-    uint64_t count = 0;
-    job.network().set_on_message([&](const SimMessage& message) {
-      if (message.method == "gdf.exchange/j7" && ++count == k) job.Crash(0);
+    OnExchangeMessage(job, [&](uint64_t number) {
+      if (number == k) job.Crash(0);
     });
     job.Start();
     REQUIRE(job.RunToEnd());

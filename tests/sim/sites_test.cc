@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
-#include "tests/sim/sim_job.h"
+#include "tests/sim/exchange_faults.h"
 
 namespace gdf::sim {
 namespace {
@@ -50,9 +50,8 @@ TEST_CASE("a node at a site dies before each message of an exchange: the others 
     SimJob job(20 + k, options);
     job.Start();
     const int victim = 1 + static_cast<int>(k % 3);
-    uint64_t passed = 0;
-    job.network().set_on_message([&](const SimMessage& message) {
-      if (message.method == "gdf.exchange/j7" && ++passed == k) job.CrashFromWithin(victim);
+    OnExchangeMessage(job, [&](uint64_t number) {
+      if (number == k) job.CrashFromWithin(victim);
     });
     REQUIRE(job.RunToEnd());
     CHECK(job.verdict() == wire::Verdict::kSucceeded);

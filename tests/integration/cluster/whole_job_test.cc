@@ -28,6 +28,36 @@ void CheckReleased(const Node& node) {
   CHECK(node.AwaitNoMemfds());
 }
 
+// Submits the job and waits until it has succeeded; what is known of it then.
+Json Train(Cluster& cluster, JobOptions options) {
+  options.arguments.push_back("--wait");
+  std::vector<std::string> submit = cluster.JobArguments(options);
+  submit.insert(submit.begin(), {"--json", "submit"});
+  const CtlResult done = cluster.node(0).Ctl(submit);
+  INFO(done.out << done.err);
+  REQUIRE(done.code == 0);
+  const Json job = done.json()["job"];
+  CHECK(job["phase"] == "succeeded");
+  return job;
+}
+
+Json RoundsOf(const Node& node, const std::string& job) { return node.Ask({"job", "show", job})["rounds"]; }
+
+// Every node exports the same weights.
+void CheckOneModel(Cluster& cluster, const std::string& job) {
+  std::string weights;
+  for (int i = 0; i < static_cast<int>(cluster.size()); ++i) {
+    const Node& node = cluster.node(i);
+    const std::string folder = cluster.folder() + "/export-" + node.name();
+    const Json exported = node.Ask({"job", "export", job, folder});
+    CHECK(exported["files"].size() >= 2);
+    const std::string here = ReadFile(folder + "/model.safetensors");
+    REQUIRE_FALSE(here.empty());
+    if (i == 0) weights = here;
+    CHECK((here == weights));
+  }
+}
+
 void CheckRound(const Json& round, size_t number, uint64_t nodes) {
   INFO(round.dump());
   CHECK(round["round"] == number);
@@ -60,14 +90,7 @@ TEST_CASE("a job with codec auto goes by what the links allow, and says so") {
 
 TEST_CASE("four nodes train one model from the submission to the export") {
   Cluster cluster(4);
-  std::vector<std::string> submit = cluster.JobArguments(
-      {.rounds = 4, .inner_steps = kSteps, .nodes_min = 4, .arguments = {"--wait"}});
-  submit.insert(submit.begin(), {"--json", "submit"});
-  const CtlResult done = cluster.node(0).Ctl(submit);
-  INFO(done.out << done.err);
-  REQUIRE(done.code == 0);
-  const Json job = done.json()["job"];
-  CHECK(job["phase"] == "succeeded");
+  const Json job = Train(cluster, {.rounds = 4, .inner_steps = kSteps, .nodes_min = 4});
   CHECK(job["members"].size() == 4);
   CHECK(job["rounds_done"] == 4);
   CHECK(job["rounds_total"] == 4);
@@ -81,23 +104,15 @@ TEST_CASE("four nodes train one model from the submission to the export") {
 
   // The record of every round is the same on all nodes, and so are the parameters that each of them
   // holds.
-  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  const Json rounds = RoundsOf(cluster.node(0), id);
   REQUIRE(rounds.size() == 4);
   for (size_t i = 0; i < 4; ++i) CheckRound(rounds[i], i, 4);
   CHECK(rounds[3]["validation_loss"] < rounds[0]["validation_loss"]);
-  std::string weights;
   for (int i = 0; i < 4; ++i) {
-    const Node& node = cluster.node(i);
-    CheckReleased(node);
-    CHECK(node.Ask({"job", "show", id})["rounds"] == rounds);
-    const std::string folder = cluster.folder() + "/export-" + node.name();
-    const Json exported = node.Ask({"job", "export", id, folder});
-    CHECK(exported["files"].size() >= 2);
-    const std::string here = ReadFile(folder + "/model.safetensors");
-    REQUIRE_FALSE(here.empty());
-    if (i == 0) weights = here;
-    CHECK((here == weights));
+    CheckReleased(cluster.node(i));
+    CHECK(RoundsOf(cluster.node(i), id) == rounds);
   }
+  CheckOneModel(cluster, id);
 
   const Json text = cluster.node(2).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"});
   CHECK(text["tokens"] == 8);
@@ -123,34 +138,20 @@ TEST_CASE("nodes at two sites exchange by them, and end with one model") {
     CHECK(text.find("; ") != std::string::npos);
   }
   CHECK(told == 1);
-  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  const Json rounds = RoundsOf(cluster.node(0), id);
   CHECK(rounds.back()["validation_loss"] < rounds[0]["validation_loss"]);
-  std::string weights;
-  for (int i = 0; i < 4; ++i) {
-    const std::string folder = cluster.folder() + "/export-" + name(i);
-    cluster.node(i).Ask({"job", "export", id, folder});
-    const std::string here = ReadFile(folder + "/model.safetensors");
-    REQUIRE_FALSE(here.empty());
-    if (i == 0) weights = here;
-    CHECK((here == weights));
-  }
+  CheckOneModel(cluster, id);
 }
 
 TEST_CASE("nodes exchange fragments while they train on, and end with one model") {
   Cluster cluster(3);
   cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");
-  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3, .arguments = {"--wait"}};
+  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3};
   options.set = {"rounds.fragments=3", "rounds.delay_steps=1", "rounds.codec=int8", "output.checkpoint_every=2"};
-  std::vector<std::string> submit = cluster.JobArguments(options);
-  submit.insert(submit.begin(), {"--json", "submit"});
-  const CtlResult done = cluster.node(0).Ctl(submit);
-  INFO(done.out << done.err);
-  REQUIRE(done.code == 0);
-  const Json job = done.json()["job"];
-  CHECK(job["phase"] == "succeeded");
+  const Json job = Train(cluster, options);
   CHECK(job["rounds_done"] == 24);
   const std::string id = job["id"];
-  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  const Json rounds = RoundsOf(cluster.node(0), id);
   // A round is two steps, of which the second is taken during the exchange and counts with the next round; rounds within
   // a second are recorded with the next that is due to be validated, which after the first is every third.
   REQUIRE(rounds.size() >= 8);
@@ -163,46 +164,23 @@ TEST_CASE("nodes exchange fragments while they train on, and end with one model"
   }
   REQUIRE(rounds.back()["round"] == 23);
   CHECK(rounds.back()["validation_loss"] < rounds[1]["validation_loss"]);
-  std::string weights;
-  for (int i = 0; i < 3; ++i) {
-    CHECK(cluster.node(i).Ask({"job", "show", id})["rounds"] == rounds);
-    const std::string folder = cluster.folder() + "/export-" + cluster.node(i).name();
-    cluster.node(i).Ask({"job", "export", id, folder});
-    const std::string here = ReadFile(folder + "/model.safetensors");
-    REQUIRE_FALSE(here.empty());
-    if (i == 0) weights = here;
-    CHECK((here == weights));
-  }
+  for (int i = 0; i < 3; ++i) CHECK(RoundsOf(cluster.node(i), id) == rounds);
+  CheckOneModel(cluster, id);
   CHECK(cluster.node(1).Ask({"generate", id, "--prompt", "the ", "--max-tokens", "8"})["tokens"] == 8);
 }
 
 TEST_CASE("nodes exchange low-rank factors, and end with one model") {
   Cluster cluster(3);
   cluster.SetModel("{gpt2: {layers: 1, heads: 2, width: 32, context: 16}}");
-  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3, .arguments = {"--wait"}};
+  JobOptions options{.rounds = 8, .inner_steps = 6, .nodes_min = 3};
   options.set = {"rounds.codec=powersgd:8", "rounds.outer={optimizer: sgd, lr: 1}"};
-  std::vector<std::string> submit = cluster.JobArguments(options);
-  submit.insert(submit.begin(), {"--json", "submit"});
-  const CtlResult done = cluster.node(0).Ctl(submit);
-  INFO(done.out << done.err);
-  REQUIRE(done.code == 0);
-  const Json job = done.json()["job"];
-  CHECK(job["phase"] == "succeeded");
-  const std::string id = job["id"];
-  const Json rounds = cluster.node(0).Ask({"job", "show", id})["rounds"];
+  const std::string id = Train(cluster, options)["id"];
+  const Json rounds = RoundsOf(cluster.node(0), id);
   REQUIRE(rounds.size() >= 2);
   REQUIRE(rounds.back()["round"] == 7);
   for (const Json& round : rounds) CHECK(round["members"] == 3);
   CHECK(rounds.back()["validation_loss"] < rounds[0]["validation_loss"]);
-  std::string weights;
-  for (int i = 0; i < 3; ++i) {
-    const std::string folder = cluster.folder() + "/export-" + cluster.node(i).name();
-    cluster.node(i).Ask({"job", "export", id, folder});
-    const std::string here = ReadFile(folder + "/model.safetensors");
-    REQUIRE_FALSE(here.empty());
-    if (i == 0) weights = here;
-    CHECK((here == weights));
-  }
+  CheckOneModel(cluster, id);
 }
 
 TEST_CASE("an export starts another job with the same tokenizer") {

@@ -10,12 +10,6 @@ constexpr uint64_t kCount = 1000;
 const std::vector<uint64_t> kTokens = {1, 2, 3};
 constexpr uint64_t kMessages = 18;  // of a clean run of three: 6 streams with a hello, a slice and a mean each
 
-std::vector<Buffer> PackAll(const compress::Codec& codec, uint64_t seed) {
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < kTokens.size(); ++i) packed.push_back(Pack(codec, Values(seed + i, kCount)));
-  return packed;
-}
-
 // A member that begins the second call as soon as its first one has ended, whatever the others are at.
 Task<void> OneAfterTheOther(Group::Member* member, AllReduceRequest first, AllReduceRequest second,
                             std::optional<Outcome>* of_first) {
@@ -28,8 +22,8 @@ Task<void> OneAfterTheOther(Group::Member* member, AllReduceRequest first, AllRe
 TEST_CASE("a call takes nothing of the one before it, wherever that was ended") {
   const bool next_round = GENERATE(false, true);
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("int8:64");
-  const std::vector<Buffer> old_packed = PackAll(*codec, 1);
-  const std::vector<Buffer> new_packed = PackAll(*codec, 100);
+  const std::vector<Buffer> old_packed = PackedDeltas(*codec, kTokens.size(), kCount);
+  const std::vector<Buffer> new_packed = PackedDeltas(*codec, kTokens.size(), kCount, 100);
   const std::vector<float> expected_old = ExpectedMean(*codec, old_packed, kTokens, kCount);
   const std::vector<float> expected = ExpectedMean(*codec, new_packed, kTokens, kCount);
   int ended = 0;
@@ -129,7 +123,7 @@ TEST_CASE("a member that falls silent before each message: the others end by the
   const absl::Duration deadline = GENERATE(absl::Seconds(10), absl::Seconds(90));
   const absl::Duration latest = std::min(deadline, sim::NetworkOptions{}.keepalive + absl::Seconds(11));
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("int8:64");
-  const std::vector<Buffer> packed = PackAll(*codec, 1);
+  const std::vector<Buffer> packed = PackedDeltas(*codec, kTokens.size(), kCount);
   const std::vector<float> expected = ExpectedMean(*codec, packed, kTokens, kCount);
   int failed = 0;
   for (uint64_t k = 1; k <= kMessages; ++k) {

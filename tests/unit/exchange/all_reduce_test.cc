@@ -10,37 +10,6 @@ namespace {
 const std::vector<std::vector<uint32_t>> kShares = {
     {65536}, {0, 65536}, {1, 65534, 1}, {21845, 0, 21846, 21845}, {10000, 20000, 0, 0, 35536}};
 
-// Everybody ends with the mean computed apart, bit for bit.
-void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<uint64_t>& tokens,
-                    const std::vector<uint32_t>& shares = {}) {
-  INFO(codec_name << ", " << count << " values, " << tokens.size() << " members");
-  const std::shared_ptr<const compress::Codec> codec = MakeCodec(codec_name);
-  const int size = static_cast<int>(tokens.size());
-  Group group(size);
-  std::vector<Buffer> packed;
-  for (int i = 0; i < size; ++i) packed.push_back(Pack(*codec, Values(static_cast<uint64_t>(i) + 1, count)));
-  for (int i = 0; i < size; ++i) {
-    AllReduceRequest request = group.Request(i, codec, count, tokens, packed[i]);
-    request.shares = shares;
-    group.Start(i, std::move(request));
-  }
-  group.executor.RunUntilIdle();
-  const std::vector<float> expected = ExpectedMean(*codec, packed, tokens, count);
-  uint64_t sent = 0;
-  uint64_t received = 0;
-  for (int i = 0; i < size; ++i) {
-    INFO("member " << i);
-    REQUIRE(group.members[i].outcome);
-    const Outcome& outcome = *group.members[i].outcome;
-    REQUIRE(outcome.status == absl::OkStatus());
-    CHECK(SameBits(outcome.mean.span(), expected));
-    CHECK(outcome.lost.empty());
-    sent += outcome.payload_sent;
-    received += outcome.payload_received;
-  }
-  CHECK(sent == received);
-}
-
 TEST_CASE("all members end with the same mean: every size, codec and number of members") {
   for (const char* codec : {"fp32", "bf16", "int8:64", "int4", "int8:64:stochastic", "sign:64", "topk2:3", "topk8", "dct"}) {
     for (size_t members = 1; members <= 8; ++members) {

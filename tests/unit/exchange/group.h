@@ -3,6 +3,7 @@
 #define GDF_TESTS_UNIT_EXCHANGE_GROUP_H_
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -35,6 +36,14 @@ inline Buffer Pack(const compress::Codec& codec, const std::vector<float>& value
   std::vector<uint8_t> packed(codec.PackedSize(values.size()));
   codec.Encode(values, absl::MakeSpan(packed));
   return Buffer(std::move(packed));
+}
+
+// One a member, all of them different.
+inline std::vector<Buffer> PackedDeltas(const compress::Codec& codec, size_t members, uint64_t count,
+                                        uint64_t first_seed = 1) {
+  std::vector<Buffer> packed;
+  for (uint64_t i = 0; i < members; ++i) packed.push_back(Pack(codec, Values(first_seed + i, count)));
+  return packed;
 }
 
 // docs/collectives.md: the float32 mean in member order, encoded once.
@@ -164,6 +173,38 @@ inline std::shared_ptr<const compress::Codec> MakeCodec(const char* name) {
 
 inline bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+// Everybody ends with the mean computed apart, bit for bit. `shares` and `sites` as of a request.
+inline void CheckAllReduce(const char* codec_name, uint64_t count, const std::vector<uint64_t>& tokens,
+                           const std::vector<uint32_t>& shares = {}, const std::vector<uint32_t>& sites = {}) {
+  INFO(codec_name << ", " << count << " values, " << tokens.size() << " members");
+  const std::shared_ptr<const compress::Codec> codec = MakeCodec(codec_name);
+  const int size = static_cast<int>(tokens.size());
+  Group group(size);
+  const std::vector<Buffer> packed = PackedDeltas(*codec, tokens.size(), count);
+  for (int i = 0; i < size; ++i) {
+    AllReduceRequest request = group.Request(i, codec, count, tokens, packed[i]);
+    request.shares = shares;
+    request.sites = sites;
+    group.Start(i, std::move(request));
+  }
+  group.executor.RunUntilIdle();
+  const std::vector<float> expected = sites.empty() ? ExpectedMean(*codec, packed, tokens, count)
+                                                    : ExpectedMeanOfSites(*codec, packed, tokens, count, sites);
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  for (int i = 0; i < size; ++i) {
+    INFO("member " << i);
+    REQUIRE(group.members[i].outcome);
+    const Outcome& outcome = *group.members[i].outcome;
+    REQUIRE(outcome.status == absl::OkStatus());
+    CHECK(SameBits(outcome.mean.span(), expected));
+    CHECK(outcome.lost.empty());
+    sent += outcome.payload_sent;
+    received += outcome.payload_received;
+  }
+  CHECK(sent == received);
 }
 
 }  // namespace gdf::exchange

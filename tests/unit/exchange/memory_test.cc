@@ -19,8 +19,7 @@ TEST_CASE("a thousand calls that are ended in their middle take no memory, and l
   constexpr uint32_t kSteady = 200;  // timers of the first calls have run out, the pool has its blocks
   const std::vector<uint64_t> tokens = {1, 2, 3};
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, kCount)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 3, kCount);
   const Digest before = HashBytes(packed[0].span());
   Group group(3);
   uint64_t end_at = 0;

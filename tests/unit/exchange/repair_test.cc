@@ -37,8 +37,7 @@ struct Repair {
 // Four members; one crashes before message `k` of the first attempt.
 Repair RunRepair(const Setting& setting, uint64_t k) {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec(setting.codec);
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 4; ++i) packed.push_back(Pack(*codec, Values(i + 1, setting.count)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 4, setting.count);
   const Digest before = HashBytes(packed[0].span());
   Group group(4, k);
   const auto request = [&](int i) {
@@ -165,8 +164,7 @@ TEST_CASE(
 TEST_CASE("what was cut by other shares is not taken for what these would be") {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
   Group group(3);
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 3, 1000);
   const auto request = [&](int i, std::vector<uint32_t> shares) {
     AllReduceRequest made = group.Request(i, codec, 1000, {1, 1, 1}, packed[i]);
     made.shares = std::move(shares);
@@ -192,8 +190,7 @@ TEST_CASE("what was cut by other shares is not taken for what these would be") {
 TEST_CASE("another member dies while the exchange is repaired: it is repaired again") {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("int8:64");
   const std::vector<uint64_t> tokens = {1, 2, 3, 4};
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 4; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 4, 1000);
   for (uint64_t k = 1; k <= 18; ++k) {
     INFO("before message " << k << " of the second attempt");
     Group group(4, k);
@@ -235,8 +232,7 @@ TEST_CASE(
     "a member that was never connected to a lost one ends at once when told, unless it has all of "
     "it") {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 3, 1000);
   SECTION("it waits") {
     Group group(3);
     group.network.Cut(TestId(0), TestId(2));
@@ -259,8 +255,7 @@ TEST_CASE(
   SECTION("it has all") {
     // Member 2 owns nothing of 2 values and has sent its slices; member 1 comes late.
     Group group(3);
-    std::vector<Buffer> two;
-    for (uint64_t i = 0; i < 3; ++i) two.push_back(Pack(*codec, Values(i + 1, 2)));
+    const std::vector<Buffer> two = PackedDeltas(*codec, 3, 2);
     for (const int i : {0, 2}) group.Start(i, group.Request(i, codec, 2, {1, 1, 1}, two[i]));
     group.executor.RunUntil([] { return false; }, absl::Seconds(2));
     AllReduceRequest last = group.Request(1, codec, 2, {1, 1, 1}, two[1]);
@@ -276,8 +271,7 @@ TEST_CASE(
 TEST_CASE("who is asked to resume what it holds nothing of takes part all the same") {
   const std::shared_ptr<const compress::Codec> codec = MakeCodec("fp32");
   Group group(3);
-  std::vector<Buffer> packed;
-  for (uint64_t i = 0; i < 3; ++i) packed.push_back(Pack(*codec, Values(i + 1, 1000)));
+  const std::vector<Buffer> packed = PackedDeltas(*codec, 3, 1000);
   for (const int i : {0, 1}) group.Start(i, group.Request(i, codec, 1000, {1, 1, 1}, packed[i]));
   group.executor.RunUntil([] { return false; }, absl::Seconds(2));
   group.members[0].exchange->Cancel("the test says so");

@@ -75,38 +75,16 @@ TEST_CASE("sites that would have a member open too many streams to another do no
   CHECK(Routes({}, std::vector<bool>(1000)).fit());
 }
 
-void CheckSites(const char* codec_name, uint64_t count, const std::vector<uint64_t>& tokens, const std::vector<uint32_t>& sites) {
-  INFO(codec_name << ", " << count << " values, " << tokens.size() << " members");
-  const std::shared_ptr<const compress::Codec> codec = MakeCodec(codec_name);
-  const int size = static_cast<int>(tokens.size());
-  Group group(size);
-  std::vector<Buffer> packed;
-  for (int i = 0; i < size; ++i) packed.push_back(Pack(*codec, Values(static_cast<uint64_t>(i) + 1, count)));
-  for (int i = 0; i < size; ++i) {
-    AllReduceRequest request = group.Request(i, codec, count, tokens, packed[i]);
-    request.sites = sites;
-    group.Start(i, std::move(request));
-  }
-  group.executor.RunUntilIdle();
-  const std::vector<float> expected = ExpectedMeanOfSites(*codec, packed, tokens, count, sites);
-  for (int i = 0; i < size; ++i) {
-    INFO("member " << i);
-    REQUIRE(group.members[i].outcome);
-    REQUIRE(group.members[i].outcome->status == absl::OkStatus());
-    CHECK(SameBits(group.members[i].outcome->mean.span(), expected));
-  }
-}
-
 TEST_CASE("all members end with the same mean, wherever they are") {
   SeededRng rng(3);
   for (const char* codec : {"fp32", "bf16", "int8:64", "int4"}) {
     for (size_t members = 1; members <= 9; ++members) {
       std::vector<uint64_t> tokens;
       for (size_t i = 0; i < members; ++i) tokens.push_back(rng.Below(4) == 0 && i > 0 ? 0 : 100 + 17 * i);
-      for (const uint64_t count : {0, 1, 65, 4099}) CheckSites(codec, count, tokens, RandomSites(rng, members, 3));
+      for (const uint64_t count : {0, 1, 65, 4099}) CheckAllReduce(codec, count, tokens, {}, RandomSites(rng, members, 3));
     }
   }
-  CheckSites("int8:256", 6 * kPieceValues + 1, {3, 5, 8, 2}, {1, 0, 1, 0});  // shards of several frames
+  CheckAllReduce("int8:256", 6 * kPieceValues + 1, {3, 5, 8, 2}, {}, {1, 0, 1, 0});  // shards of several frames
 }
 
 // What passes between members 0, 1 and 2, 3.
