@@ -3,31 +3,32 @@
 #include <openssl/err.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace gdf::net {
-namespace {
-
-ChannelStep Done(size_t bytes) { return {.bytes = bytes, .ended = {}}; }
-ChannelStep Wait(ChannelStep::Kind kind) { return {.kind = kind, .ended = {}}; }
-ChannelStep Ended(std::string why) {
-  return {.kind = ChannelStep::Kind::kEnded, .ended = std::move(why)};
-}
-
-ChannelStep SocketEnded(int error, const char* doing) {
-  return Ended(absl::StrCat(doing, ": ", error == 0 ? "the peer hung up" : std::generic_category().message(error)));
-}
-
-}  // namespace
 
 Channel::Channel(const TlsContext& tls, int socket, bool client)
-    : socket_(socket), ssl_(tls.NewSession(socket, client)) {}
+    : socket_(socket),
+      client_(client),
+      ssl_(tls.NewSession(socket, client, &secrets_)),
+      peer_(absl::FailedPreconditionError("the TLS handshake is not done")) {}
 
-ChannelStep Channel::AfterTls(int ret, const char* doing) {
+ChannelStep Channel::Handshake() {
+  constexpr char kDoing[] = "TLS handshake";
+  ERR_clear_error();
+  const int ret = SSL_do_handshake(ssl_.get());
+  if (ret == 1) {
+    peer_ = PeerOf(ssl_.get());
+    const SSL_CIPHER* suite = SSL_get_current_cipher(ssl_.get());
+    RecordCipher writes(suite, std::move(client_ ? secrets_.client : secrets_.server), /*seals=*/true);
+    RecordCipher reads(suite, std::move(client_ ? secrets_.server : secrets_.client), /*seals=*/false);
+    records_.emplace(socket_, std::move(writes), std::move(reads));
+    ssl_.reset();
+    return Done(0);
+  }
   const int saved_errno = errno;
   switch (SSL_get_error(ssl_.get(), ret)) {
     case SSL_ERROR_WANT_READ:
@@ -37,56 +38,31 @@ ChannelStep Channel::AfterTls(int ret, const char* doing) {
     case SSL_ERROR_ZERO_RETURN:
       return Ended("closed by the peer");
     case SSL_ERROR_SYSCALL:
-      return SocketEnded(saved_errno, doing);
+      return SocketEnded(saved_errno, kDoing);
     default:
-      return Ended(absl::StrCat(doing, ": ", TlsErrorText("the peer hung up")));
+      return Ended(absl::StrCat(kDoing, ": ", TlsErrorText("the peer hung up")));
   }
-}
-
-ChannelStep Channel::AfterSocket(ssize_t ret, ChannelStep::Kind wait, const char* doing) {
-  if (ret > 0) return Done(static_cast<size_t>(ret));
-  if (ret == 0) return Ended("closed by the peer");
-  return WouldBlock() ? Wait(wait) : SocketEnded(errno, doing);
-}
-
-ChannelStep Channel::Handshake() {
-  ERR_clear_error();
-  const int ret = SSL_do_handshake(ssl_.get());
-  return ret == 1 ? Done(0) : AfterTls(ret, "TLS handshake");
 }
 
 ChannelStep Channel::Read(absl::Span<uint8_t> to) {
-  constexpr char kDoing[] = "receive";
-  if (read_clear_) {
-    return AfterSocket(recv(socket_, to.data(), to.size(), 0), ChannelStep::Kind::kWaitRead, kDoing);
-  }
-  size_t bytes = 0;
-  ERR_clear_error();
-  const int ret = SSL_read_ex(ssl_.get(), to.data(), to.size(), &bytes);
-  return ret == 1 ? Done(bytes) : AfterTls(ret, kDoing);
+  if (!read_clear_) return records_->Read(to);
+  return AfterSocket(recv(socket_, to.data(), to.size(), 0), ChannelStep::Kind::kWaitRead, "receive");
 }
 
 ChannelStep Channel::Write(absl::Span<const uint8_t> from, size_t more) {
-  constexpr char kDoing[] = "send";
-  if (write_clear_) {
-    const int flags = MSG_NOSIGNAL | (more > 0 ? MSG_MORE : 0);
-    return AfterSocket(send(socket_, from.data(), from.size(), flags), ChannelStep::Kind::kWaitWrite, kDoing);
-  }
-  SetMoreFollows(ssl_.get(), more > 0 || from.size() > kRecordBytes);
-  size_t bytes = 0;
-  ERR_clear_error();
-  const int ret = SSL_write_ex(ssl_.get(), from.data(), from.size(), &bytes);
-  return ret == 1 ? Done(bytes) : AfterTls(ret, kDoing);
+  if (!write_clear_) return records_->Write(from, more > 0);
+  const int flags = MSG_NOSIGNAL | (more > 0 ? MSG_MORE : 0);
+  return AfterSocket(send(socket_, from.data(), from.size(), flags), ChannelStep::Kind::kWaitWrite, "send");
 }
 
 void Channel::Finish() {
-  if (!write_clear_) SSL_shutdown(ssl_.get());
+  if (!write_clear_) records_->Finish();
   shutdown(socket_, SHUT_WR);
 }
 
 void Channel::ReadRest(bool clear) {
   read_clear_ = clear;
-  if (!clear) ReadAhead(ssl_.get());
+  if (!clear) records_->ReadAhead();
 }
 
 }  // namespace gdf::net

@@ -4,24 +4,16 @@
 #define GDF_CORE_NET_CHANNEL_H_
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/base/ids.h"
+#include "core/net/channel_step.h"
+#include "core/net/records.h"
 #include "core/net/tls_context.h"
 
 namespace gdf::net {
-
-inline constexpr size_t kRecordBytes = 16 << 10;  // the largest plaintext of a TLS record (RFC 8446 5.1)
-
-// Of one step that does not block.
-struct ChannelStep {
-  enum class Kind { kDone, kWaitRead, kWaitWrite, kEnded };
-  Kind kind = Kind::kDone;
-  size_t bytes = 0;   // of kDone
-  std::string ended;  // of kEnded: why
-};
 
 // I/O thread only.
 class Channel {
@@ -31,11 +23,11 @@ class Channel {
 
   ChannelStep Handshake();
   // Who is at the other end, after the handshake.
-  absl::StatusOr<NodeId> Peer() const { return PeerOf(ssl_.get()); }
+  const absl::StatusOr<NodeId>& Peer() const { return peer_; }
 
   ChannelStep Read(absl::Span<uint8_t> to);
-  // `more` bytes are written right after these: the kernel then waits to fill its segments, of up to
-  // 64 KiB, instead of sending each part by itself. Ends with a write without.
+  // Some of `from`, as Records::Write. `more` bytes are written right after these: the kernel then waits to fill its
+  // segments, of up to 64 KiB, instead of sending each part by itself. Ends with a write without.
   ChannelStep Write(absl::Span<const uint8_t> from, size_t more);
   // Says that no more is written.
   void Finish();
@@ -46,11 +38,12 @@ class Channel {
   void WriteRestInClear() { write_clear_ = true; }
 
  private:
-  ChannelStep AfterTls(int ret, const char* doing);
-  ChannelStep AfterSocket(ssize_t ret, ChannelStep::Kind wait, const char* doing);
-
   const int socket_;
-  const SslPtr ssl_;
+  const bool client_;
+  TrafficSecrets secrets_;
+  SslPtr ssl_;  // until the handshake is done; then the next two are there
+  absl::StatusOr<NodeId> peer_;
+  std::optional<Records> records_;
   bool read_clear_ = false;
   bool write_clear_ = false;
 };

@@ -1,6 +1,7 @@
 #include "core/net/tls_context.h"
 
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/x509.h>
@@ -11,11 +12,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "core/base/hash.h"
 #include "core/base/status_macros.h"
 #include "core/net/certificate.h"
+#include "core/net/channel_step.h"
 
 namespace gdf::net {
 namespace {
@@ -23,8 +26,6 @@ namespace {
 // AES-128-GCM is the fastest on hardware with AES instructions, ChaCha20 on hardware without.
 constexpr char kCiphers[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
-// One read call takes several records.
-constexpr size_t kReadAheadBytes = 128 << 10;
 
 absl::Status TlsError(const char* what) {
   return absl::InternalError(
@@ -50,13 +51,29 @@ int AcceptEd25519(X509_STORE_CTX* store, void*) {
   return good ? 1 : 0;
 }
 
+// OpenSSL tells the secrets of a session in lines: LABEL, the client's random number and the secret, in hexadecimal.
+void KeepSecret(const SSL* ssl, const char* line) {
+  auto* secrets = static_cast<TrafficSecrets*>(SSL_get_app_data(ssl));
+  if (secrets == nullptr) return;
+  const absl::string_view text(line);
+  const auto keep = [text](absl::string_view label, TrafficSecret* secret) {
+    if (!absl::StartsWith(text, label)) return;
+    long size = 0;
+    uint8_t* bytes = OPENSSL_hexstr2buf(text.data() + text.rfind(' ') + 1, &size);
+    GDF_CHECK(bytes != nullptr);
+    *secret = TrafficSecret({bytes, bytes + size});
+    OPENSSL_clear_free(bytes, static_cast<size_t>(size));
+  };
+  keep("CLIENT_TRAFFIC_SECRET_0 ", &secrets->client);
+  keep("SERVER_TRAFFIC_SECRET_0 ", &secrets->server);
+}
+
 // A socket BIO whose writes do not raise SIGPIPE.
 int SocketOf(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
 
 int SocketWrite(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const int more = BIO_get_app_data(bio) != nullptr ? MSG_MORE : 0;
-  const ssize_t n = send(SocketOf(bio), data, static_cast<size_t>(size), MSG_NOSIGNAL | more);
+  const ssize_t n = send(SocketOf(bio), data, static_cast<size_t>(size), MSG_NOSIGNAL);
   if (n < 0 && WouldBlock()) BIO_set_retry_write(bio);
   return static_cast<int>(n);
 }
@@ -112,29 +129,20 @@ absl::StatusOr<TlsContext> TlsContext::Create(absl::Span<const uint8_t> seed) {
     return TlsError("TLS context");
   }
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_default_read_buffer_len(ctx, kReadAheadBytes);
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(ctx, AcceptEd25519, nullptr);
+  SSL_CTX_set_keylog_callback(ctx, KeepSecret);
   return result;
 }
 
-bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
-
-void ReadAhead(SSL* ssl) { SSL_set_read_ahead(ssl, 1); }
-
-void SetMoreFollows(SSL* ssl, bool more) {
-  BIO* bio = SSL_get_wbio(ssl);
-  BIO_set_app_data(bio, more ? bio : nullptr);
-}
-
-SslPtr TlsContext::NewSession(int socket, bool client) const {
+SslPtr TlsContext::NewSession(int socket, bool client, TrafficSecrets* secrets) const {
   SslPtr ssl(SSL_new(context_.get()));
   BIO* bio = BIO_new(SocketMethod());
   GDF_CHECK(ssl != nullptr && bio != nullptr);
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(socket)));
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl.get(), bio, bio);
+  SSL_set_app_data(ssl.get(), secrets);
   if (client) {
     SSL_set_connect_state(ssl.get());
   } else {

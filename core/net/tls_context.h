@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/base/ids.h"
+#include "core/net/record_cipher.h"
 
 namespace gdf::net {
 
@@ -21,6 +22,11 @@ struct SslDeleter {
 };
 using SslPtr = std::unique_ptr<SSL, SslDeleter>;
 
+// Of the application data of a session, by who writes it. There when its handshake is done.
+struct TrafficSecrets {
+  TrafficSecret client, server;
+};
+
 // Immutable after creation.
 class TlsContext {
  public:
@@ -29,24 +35,14 @@ class TlsContext {
 
   NodeId self() const { return self_; }
   // A session over `socket`, which must stay open for as long; not owned. `client`: the side that
-  // dialled.
-  SslPtr NewSession(int socket, bool client) const;
+  // dialled. It takes no more from the socket than the record that it reads. `secrets`: filled in its handshake.
+  SslPtr NewSession(int socket, bool client, TrafficSecrets* secrets = nullptr) const;
 
  private:
   TlsContext() = default;
   std::unique_ptr<SSL_CTX, SslDeleter> context_;
   NodeId self_;
 };
-
-// Whether what this session writes next is followed by more at once (MSG_MORE).
-void SetMoreFollows(SSL* ssl, bool more);
-
-// Until then a session takes no more from its socket than the record that it reads; from then on
-// several at once.
-void ReadAhead(SSL* ssl);
-
-// Whether a socket's call that has just failed is to be tried again when the socket is ready.
-bool WouldBlock();
 
 // Who is at the other end of a finished handshake.
 absl::StatusOr<NodeId> PeerOf(const SSL* ssl);
