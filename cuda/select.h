@@ -19,7 +19,7 @@ struct Magnitudes {
 template <uint32_t kEach, typename Team, typename Take>
 GDF_DEVICE void Select(Team& team, typename Team::template Local<Magnitudes<kEach>>& magnitudes, uint32_t k,
                        int32_t largest, Take take) {
-  const int32_t kth = compress::scalar::KthMagnitude(k, largest, [&](int32_t least) -> size_t {
+  const int32_t kth = compress::scalar::KthMagnitude({k, k}, 0, largest, [&](int32_t least) -> size_t {
     return team.Sum([&](uint32_t thread) {
       uint32_t found = 0;
       for (const int32_t magnitude : magnitudes[thread].v) found += magnitude >= least ? 1u : 0u;

@@ -38,15 +38,20 @@ class DctCodec final : public Codec {
   }
 
   absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const override {
-    return ForChunks(packed, out, [](absl::Span<const float> decoded, float* to) {
-      std::copy(decoded.begin(), decoded.end(), to);
+    return ForBlocks(packed, out, [this](const Kept& kept, absl::Span<float> to) {
+      if (to.size() == kDctBlock) return Inverse(kept, to.size(), to.data());
+      std::array<float, kDctBlock> decoded;
+      Inverse(kept, to.size(), decoded.data());
+      std::copy_n(decoded.begin(), to.size(), to.begin());
     });
   }
 
   absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
                                 absl::Span<float> acc) const override {
-    return ForChunks(packed, acc, [weight](absl::Span<const float> decoded, float* to) {
-      for (size_t i = 0; i < decoded.size(); ++i) to[i] = Accumulate(to[i], weight, decoded[i]);
+    return ForBlocks(packed, acc, [this, weight](const Kept& kept, absl::Span<float> to) {
+      std::array<float, kDctBlock> decoded;
+      Inverse(kept, to.size(), decoded.data());
+      kernels_.fp32.accumulate(reinterpret_cast<const uint8_t*>(decoded.data()), to.size(), weight, to.data());
     });
   }
 
@@ -59,48 +64,49 @@ class DctCodec final : public Codec {
   }
 
  private:
-  uint64_t NumKept(uint64_t values) const { return (values + kDctSize - 1) / kDctSize * spec().k; }
+  static uint64_t NumChunks(uint64_t values) { return (values + kDctSize - 1) / kDctSize; }
+  uint64_t NumKept(uint64_t values) const { return NumChunks(values) * spec().k; }
   uint64_t BlockBytes(uint64_t values) const {
     return kScaleBytes + NumKept(values) + BytesOfBits(NumKept(values) * kDctIndexBits);
   }
 
   void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
-    std::fill(out.begin(), out.end(), uint8_t{0});
     Kept kept;
     uint8_t* to = out.data();
     for (size_t begin = 0; begin < in.size(); begin += block()) {
       const absl::Span<const float> values = in.subspan(begin, block());
-      const size_t count = Transform(values, &kept);
+      const size_t count = NumKept(values.size());
+      Transform(values, &kept);
       const float most = std::bit_cast<float>(kernels_.max_magnitude(kept.values.data(), count));
       const float scale = ScaleFor(most, Int8Code::kLevels, kDctMaxScale);
       std::memcpy(to, &scale, kScaleBytes);
       kernels_.int8.encode(kept.values.data(), count, InverseOf(scale), to + kScaleBytes);
       BitWriter indices(to + kScaleBytes + count);
       for (size_t i = 0; i < count; ++i) indices.Put(kept.indices[i], kDctIndexBits);
+      indices.Finish();
       to += BlockBytes(values.size());
     }
   }
 
-  // The coefficients of `values` that are kept; returns how many.
-  size_t Transform(absl::Span<const float> values, Kept* kept) const {
-    size_t count = 0;
-    for (size_t begin = 0; begin < values.size(); begin += kDctSize) {
-      const absl::Span<const float> chunk = values.subspan(begin, kDctSize);
-      float padded[kDctSize] = {}, coefficients[kDctSize];
-      uint16_t largest[kDctSize];
-      if (chunk.size() < kDctSize) std::copy(chunk.begin(), chunk.end(), padded);
-      kernels_.dct(chunk.size() < kDctSize ? padded : chunk.data(), coefficients);
-      kernels_.select(coefficients, kDctSize, spec().k, largest);
-      for (size_t i = 0; i < spec().k; ++i, ++count) {
-        kept->values[count] = coefficients[largest[i]];
-        kept->indices[count] = static_cast<uint8_t>(largest[i]);
-      }
+  // The coefficients of a block that are kept.
+  void Transform(absl::Span<const float> values, Kept* kept) const {
+    std::array<float, kDctBlock> padded;
+    const float* from = values.data();
+    if (values.size() % kDctSize != 0) {
+      std::fill(std::copy(values.begin(), values.end(), padded.begin()), padded.end(), 0.0f);
+      from = padded.data();
     }
-    return count;
+    kernels_.largest_of_dct(from, NumChunks(values.size()), spec().k, kept->values.data(), kept->indices.data());
   }
 
+  // To `values`, rounded up to whole chunks.
+  void Inverse(const Kept& kept, size_t values, float* out) const {
+    kernels_.inverse_dct(kept.values.data(), kept.indices.data(), NumChunks(values), spec().k, out);
+  }
+
+  // Calls use(kept, values) for each block.
   template <typename Use>
-  absl::Status ForChunks(absl::Span<const uint8_t> packed, absl::Span<float> values, Use use) const {
+  absl::Status ForBlocks(absl::Span<const uint8_t> packed, absl::Span<float> values, Use use) const {
     GDF_RETURN_IF_ERROR(CheckPackedSize(*this, packed.size(), values.size()));
     Kept kept;
     const uint8_t* from = packed.data();
@@ -110,12 +116,7 @@ class DctCodec final : public Codec {
         return BadPacked(*this, absl::StrCat("the block at value ", begin,
                                              " has a scale, codes or indices that nothing is encoded to"));
       }
-      for (size_t at = 0, first = 0; at < block_values.size(); at += kDctSize, first += spec().k) {
-        float decoded[kDctSize];
-        kernels_.inverse_dct(kept.values.data() + first, kept.indices.data() + first, spec().k, decoded);
-        use(absl::MakeConstSpan(decoded).first(std::min(kDctSize, block_values.size() - at)),
-            block_values.data() + at);
-      }
+      use(kept, block_values);
       from += BlockBytes(block_values.size());
     }
     return absl::OkStatus();
@@ -127,12 +128,18 @@ class DctCodec final : public Codec {
     std::memcpy(&scale, from, kScaleBytes);
     if (!IsScale(scale, kDctMaxScale)) return false;
     if (!kernels_.int8.decode(from + kScaleBytes, count, scale, kept->values.data())) return false;
-    const uint8_t* indices = from + kScaleBytes + count;
     const size_t bits = count * kDctIndexBits;
-    bool good = bits % 8 == 0 || indices[bits / 8] >> bits % 8 == 0;
-    for (size_t i = 0; i < count; ++i) {
-      kept->indices[i] = static_cast<uint8_t>(GetBits(indices, BytesOfBits(bits), i * kDctIndexBits, kDctIndexBits));
-      good = good && (i % spec().k == 0 || kept->indices[i] > kept->indices[i - 1]);
+    const uint8_t* packed_indices = from + kScaleBytes + count;
+    bool good = bits % 8 == 0 || packed_indices[bits / 8] >> bits % 8 == 0;
+    BitReader indices(packed_indices, BytesOfBits(bits));
+    for (size_t begin = 0; begin < count; begin += spec().k) {
+      uint32_t next = 0;  // the least index that may follow
+      for (size_t i = begin; i < begin + spec().k; ++i) {
+        const uint32_t index = indices.Get(kDctIndexBits);
+        good &= index >= next;
+        next = index + 1;
+        kept->indices[i] = static_cast<uint8_t>(index);
+      }
     }
     return good;
   }

@@ -27,6 +27,8 @@ struct CodeLoops {
 // CodeLoops::encode with stochastic rounding, of at most kRandomGroup values by a random word each.
 using EncodeStochastic = void (*)(const float* in, size_t count, float inverse, const uint32_t* words, uint8_t* out);
 
+constexpr size_t kMaxSelect = 4096;
+
 struct Kernels {
   const char* name;  // "scalar", "AVX2", ...
   int32_t (*max_magnitude)(const float* in, size_t count);  // the largest MagnitudeBits
@@ -36,13 +38,14 @@ struct Kernels {
   float (*dot)(const float* a, const float* b, size_t count);  // the sum of products
   CodeLoops sign;  // a bit a value, set for a negative one; bits that are left over are zero
   // Writes the indices of the `k` largest magnitudes of `count` values, ascending; of equal ones the
-  // earlier are taken. 0 < k <= count <= 2^16.
+  // earlier are taken. 0 < k <= count <= kMaxSelect.
   void (*select)(const float* in, size_t count, size_t k, uint16_t* indices);
   void (*random)(uint64_t seed, uint64_t group, uint32_t* words);  // the words of a group of values: philox.h
   EncodeStochastic int8_stochastic, int4_stochastic;
-  // The DCT-II of kDctSize values, limited to kDctLimit, and the sum of `count` of its functions.
-  void (*dct)(const float* in, float* out);
-  void (*inverse_dct)(const float* coefficients, const uint8_t* indices, size_t count, float* out);
+  // Of each chunk of kDctSize values, limited to kDctLimit, the `k` largest coefficients of the DCT-II, at most half
+  // of them, and their indices, chosen as by select; and the sums that `k` coefficients a chunk stand for.
+  void (*largest_of_dct)(const float* in, size_t chunks, size_t k, float* values, uint8_t* indices);
+  void (*inverse_dct)(const float* coefficients, const uint8_t* indices, size_t chunks, size_t k, float* out);
 };
 
 const Kernels& ScalarKernels();

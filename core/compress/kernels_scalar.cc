@@ -20,7 +20,7 @@ const Kernels& ScalarKernels() {
       scalar::Random,
       scalar::EncodeStochastic<Int8Code>,
       scalar::EncodeStochastic<Int4Code>,
-      scalar::Dct,
+      scalar::LargestOfDct,
       scalar::InverseDct,
   };
   return kKernels;

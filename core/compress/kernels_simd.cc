@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -58,6 +59,14 @@ HWY_INLINE Ints MagnitudeBitsOf(Floats value) {
 // `yes` where a < b.
 HWY_INLINE Uints IfLess(Ints a, Ints b, Uints yes, Uints no) {
   return hn::IfThenElse(hn::RebindMask(kUint, hn::Lt(a, b)), yes, no);
+}
+
+// A bit a lane, the first one lowest.
+HWY_INLINE uint64_t MaskBits(hn::Mask<IntTag> mask) {
+  static_assert(hn::MaxLanes(kInt) <= 16);
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(kInt, mask, bytes);
+  return bytes[0] | uint64_t{bytes[1]} << 8;
 }
 
 int32_t MaxMagnitude(const float* in, size_t count) {
@@ -406,9 +415,7 @@ void EncodeSigns(const float* in, size_t count, float unused, uint8_t* out) {
     uint32_t bits = 0;
     for (size_t j = 0; j < SignGroup(); j += Lanes()) {
       const Ints value = hn::BitCast(kInt, hn::LoadU(kFloat, in + i + j));
-      uint8_t lanes[8] = {};
-      hn::StoreMaskBits(kInt, hn::Lt(value, hn::Zero(kInt)), lanes);
-      bits |= (uint32_t{lanes[0]} | uint32_t{lanes[1]} << 8) << j;
+      bits |= static_cast<uint32_t>(MaskBits(hn::Lt(value, hn::Zero(kInt)))) << j;
     }
     std::memcpy(out + i / 8, &bits, SignGroup() / 8);
   }
@@ -442,37 +449,7 @@ bool AccumulateSigns(const uint8_t* in, size_t count, float scale, float weight,
   return scalar::AccumulateSigns(in + i / 8, count - i, scale, weight, acc + i);
 }
 
-// --- The k largest ---
-
-struct CountAtLeast {
-  const float* in;
-  size_t count;
-
-  size_t operator()(int32_t least) const {
-    Ints found = hn::Zero(kInt);
-    size_t i = 0;
-    for (; i + Lanes() <= count; i += Lanes()) {
-      const Ints magnitude = MagnitudeBitsOf(hn::LoadU(kFloat, in + i));
-      // A mask of ones is -1.
-      found = hn::Sub(found, hn::VecFromMask(kInt, hn::Gt(magnitude, Int(least - 1))));
-    }
-    return static_cast<size_t>(hn::GetLane(hn::SumOfLanes(kInt, found))) +
-           scalar::CountAtLeast(in + i, count - i, least);
-  }
-};
-
-void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
-  const CountAtLeast count_at_least{in, count};
-  const int32_t kth = scalar::KthMagnitude(k, MaxMagnitude(in, count), count_at_least);
-  size_t equal = k - count_at_least(kth + 1);
-  size_t i = 0;
-  for (; i + Lanes() <= count; i += Lanes()) {
-    const Ints magnitude = MagnitudeBitsOf(hn::LoadU(kFloat, in + i));
-    if (hn::AllFalse(kInt, hn::Gt(magnitude, Int(kth - 1)))) continue;
-    indices = scalar::Take(in, i, Lanes(), kth, &equal, indices);
-  }
-  scalar::Take(in, i, count - i, kth, &equal, indices);
-}
+#include "core/compress/simd_largest.inc"
 
 // --- Random words ---
 
@@ -517,49 +494,7 @@ void Random(uint64_t seed, uint64_t group, uint32_t* words) {
   }
 }
 
-// --- The DCT ---
-
-HWY_INLINE Floats LoadLimited(const float* in) {
-  return hn::Min(hn::Max(hn::LoadU(kFloat, in), Float(-kDctLimit)), Float(kDctLimit));
-}
-
-HWY_INLINE Floats Accumulated(Floats acc, Floats weight, const float* values) {
-  return hn::Add(acc, hn::Mul(weight, hn::LoadU(kFloat, values)));
-}
-
-// Lanes are coefficients; two vectors of even and two of odd ones at a time.
-void Dct(const float* in, float* out) {
-  float sums[kDctHalf], differences[kDctHalf];
-  for (size_t i = 0; i < kDctHalf; i += Lanes()) {
-    const Floats a = LoadLimited(in + i);
-    const Floats b = hn::Reverse(kFloat, LoadLimited(in + kDctSize - Lanes() - i));
-    hn::StoreU(hn::Add(a, b), kFloat, sums + i);
-    hn::StoreU(hn::Sub(a, b), kFloat, differences + i);
-  }
-  for (size_t j = 0; j < kDctHalf; j += 2 * Lanes()) {
-    Floats even0 = hn::Zero(kFloat), even1 = even0, odd0 = even0, odd1 = even0;
-    for (size_t i = 0; i < kDctHalf; ++i) {
-      const float* factors = kDctTables.forward[i] + j;
-      const Floats sum = Float(sums[i]), difference = Float(differences[i]);
-      even0 = Accumulated(even0, sum, factors);
-      even1 = Accumulated(even1, sum, factors + Lanes());
-      odd0 = Accumulated(odd0, difference, factors + kDctHalf);
-      odd1 = Accumulated(odd1, difference, factors + kDctHalf + Lanes());
-    }
-    hn::StoreInterleaved2(even0, odd0, kFloat, out + 2 * j);
-    hn::StoreInterleaved2(even1, odd1, kFloat, out + 2 * (j + Lanes()));
-  }
-}
-
-void InverseDct(const float* coefficients, const uint8_t* indices, size_t count, float* out) {
-  for (size_t i = 0; i < kDctSize; i += Lanes()) {
-    Floats sum = hn::Zero(kFloat);
-    for (size_t c = 0; c < count; ++c) {
-      sum = Accumulated(sum, Float(coefficients[c]), kDctTables.basis[indices[c]] + i);
-    }
-    hn::StoreU(sum, kFloat, out + i);
-  }
-}
+#include "core/compress/simd_dct.inc"
 
 template <typename L>
 constexpr WordLoops kWordLoops = {EncodeWords<L>, DecodeWords<L>, AccumulateWords<L>};
@@ -578,7 +513,7 @@ const Kernels* GetKernels() {
       {EncodeSigns, DecodeSigns, AccumulateSigns},
       Select,                      Random,
       EncodeStochastic<IntLanes<8>>, EncodeStochastic<IntLanes<4>>,
-      Dct,                         InverseDct,
+      LargestOfDct,                InverseDct,
   };
   return &kernels;
 }

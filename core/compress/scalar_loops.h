@@ -154,39 +154,36 @@ inline size_t CountAtLeast(const float* in, size_t count, int32_t least) {
   return found;
 }
 
-// A magnitude that the `k` largest values reach, and at most `k` exceed, by bisection of its bits.
+// How many values are to reach a magnitude.
+struct Wanted {
+  size_t least, most;
+};
+
+// A magnitude that as many as are wanted reach or, where there is none for equal values, that more reach and fewer
+// exceed, by bisection of its bits from `reached` on, which enough do.
 template <typename Count>
-constexpr int32_t KthMagnitude(size_t k, int32_t largest, Count count_at_least) {
-  int32_t reached = 0;
+constexpr int32_t KthMagnitude(Wanted wanted, int32_t reached, int32_t largest, Count count_at_least) {
   int32_t beyond = largest + 1;
   while (beyond - reached > 1) {
     const int32_t middle = reached + (beyond - reached) / 2;
     const size_t found = count_at_least(middle);
-    if (found == k) return middle;
-    (found > k ? reached : beyond) = middle;
+    if (found >= wanted.least && found <= wanted.most) return middle;
+    (found > wanted.most ? reached : beyond) = middle;
   }
   return reached;
 }
 
-// Takes the values of `count` from index `first` that are larger than `kth`, and of those equal to
-// it as many as `*equal` says; returns the end of `indices`.
-inline uint16_t* Take(const float* in, size_t first, size_t count, int32_t kth, size_t* equal,
-                      uint16_t* indices) {
-  for (size_t i = first; i < first + count; ++i) {
-    const int32_t magnitude = MagnitudeBits(in[i]);
-    if (magnitude < kth || (magnitude == kth && *equal == 0)) continue;
-    if (magnitude == kth) --*equal;
-    *indices++ = static_cast<uint16_t>(i);
-  }
-  return indices;
-}
-
 inline void Select(const float* in, size_t count, size_t k, uint16_t* indices) {
-  const int32_t kth = KthMagnitude(k, MaxMagnitude(in, count), [&](int32_t least) {
+  const int32_t kth = KthMagnitude({k, k}, 0, MaxMagnitude(in, count), [&](int32_t least) {
     return CountAtLeast(in, count, least);
   });
-  size_t equal = k - CountAtLeast(in, count, kth + 1);
-  Take(in, 0, count, kth, &equal, indices);
+  size_t equal = k - CountAtLeast(in, count, kth + 1);  // that are taken
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t magnitude = MagnitudeBits(in[i]);
+    if (magnitude < kth || (magnitude == kth && equal == 0)) continue;
+    if (magnitude == kth) --equal;
+    *indices++ = static_cast<uint16_t>(i);
+  }
 }
 
 // Values i and 63 - i have the same factors for an even coefficient and opposite ones for an odd one,
@@ -204,11 +201,25 @@ inline void Dct(const float* in, float* out) {
   }
 }
 
-inline void InverseDct(const float* coefficients, const uint8_t* indices, size_t count, float* out) {
-  std::fill_n(out, kDctSize, 0.0f);
-  for (size_t c = 0; c < count; ++c) {
+inline void LargestOfDct(const float* in, size_t chunks, size_t k, float* values, uint8_t* indices) {
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    float coefficients[kDctSize];
+    uint16_t largest[kDctSize];
+    Dct(in + chunk * kDctSize, coefficients);
+    Select(coefficients, kDctSize, k, largest);
+    for (size_t i = 0; i < k; ++i) {
+      *values++ = coefficients[largest[i]];
+      *indices++ = static_cast<uint8_t>(largest[i]);
+    }
+  }
+}
+
+inline void InverseDct(const float* coefficients, const uint8_t* indices, size_t chunks, size_t k, float* out) {
+  std::fill_n(out, chunks * kDctSize, 0.0f);
+  for (size_t c = 0; c < chunks * k; ++c) {
     const float* basis = kDctTables.basis[indices[c]];
-    for (size_t i = 0; i < kDctSize; ++i) out[i] = Accumulate(out[i], coefficients[c], basis[i]);
+    float* to = out + c / k * kDctSize;
+    for (size_t i = 0; i < kDctSize; ++i) to[i] = Accumulate(to[i], coefficients[c], basis[i]);
   }
 }
 

@@ -16,8 +16,7 @@
 namespace gdf::compress {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);
-static_assert(CodecSpec::kChunk == kTopKChunk && CodecSpec::kMaxK == kMaxTopK);
+static_assert(CodecSpec::kChunk == kTopKChunk && CodecSpec::kMaxK == kMaxTopK && kTopKChunk <= kMaxSelect);
 using Indices = std::array<uint16_t, CodecSpec::kMaxK>;
 
 template <typename Levels>
@@ -35,7 +34,6 @@ class TopKCodec final : public Codec {
   }
 
   void DoEncode(absl::Span<const float> in, absl::Span<uint8_t> out, const Rounding&) const override {
-    std::fill(out.begin(), out.end(), uint8_t{0});
     Indices indices;
     std::array<float, CodecSpec::kMaxK> kept;
     uint8_t* to = out.data();
@@ -48,24 +46,29 @@ class TopKCodec final : public Codec {
       const uint32_t level_bits = levels.Bits();
       std::memcpy(to, &level_bits, kLevelBytes);
       BitWriter codes(to + kLevelBytes), lows(to + layout.lows);
+      uint8_t* highs = to + layout.highs;
+      std::memset(highs, 0, layout.bytes - layout.highs);
       for (size_t i = 0; i < layout.kept; ++i) {
         codes.Put(levels.Code(kept[i]), Levels::kBits);
         lows.Put(indices[i] & ((1u << layout.low_bits) - 1u), layout.low_bits);
         const size_t high = (indices[i] >> layout.low_bits) + i;
-        to[layout.highs + high / 8] |= static_cast<uint8_t>(1u << high % 8);
+        highs[high / 8] |= static_cast<uint8_t>(1u << high % 8);
       }
+      codes.Finish();
+      lows.Finish();
       to += layout.bytes;
     }
   }
 
   absl::Status Decode(absl::Span<const uint8_t> packed, absl::Span<float> out) const override {
-    std::fill(out.begin(), out.end(), 0.0f);
-    return ForKept(packed, out, [](float value, float* to) { *to = value; });
+    // Chunk by chunk, as the few values that follow then find it in the cache.
+    return ForKept(packed, out, [](float* chunk, size_t values) { std::fill_n(chunk, values, 0.0f); },
+                   [](float value, float* to) { *to = value; });
   }
 
   absl::Status DecodeAccumulate(absl::Span<const uint8_t> packed, float weight,
                                 absl::Span<float> acc) const override {
-    return ForKept(packed, acc,
+    return ForKept(packed, acc, [](float*, size_t) {},
                    [weight](float value, float* to) { *to = Accumulate(*to, weight, value); });
   }
 
@@ -81,8 +84,9 @@ class TopKCodec final : public Codec {
     return Layout(values, spec().k, Levels::kBits);
   }
 
-  template <typename Use>
-  absl::Status ForKept(absl::Span<const uint8_t> packed, absl::Span<float> values, Use use) const {
+  // Calls begin(chunk, number of values) for each chunk and then use(value, place) for each value that is kept.
+  template <typename Begin, typename Use>
+  absl::Status ForKept(absl::Span<const uint8_t> packed, absl::Span<float> values, Begin begin_chunk, Use use) const {
     GDF_RETURN_IF_ERROR(CheckPackedSize(*this, packed.size(), values.size()));
     Indices indices;
     const uint8_t* from = packed.data();
@@ -96,10 +100,11 @@ class TopKCodec final : public Codec {
                                              " has levels or indices that nothing is encoded to"));
       }
       float* chunk = values.data() + begin;
+      begin_chunk(chunk, layout.values);
+      BitReader codes(from + kLevelBytes, layout.lows - kLevelBytes);
       bool known = true;
       for (size_t i = 0; i < layout.kept; ++i) {
-        const uint32_t code = GetBits(from + kLevelBytes, layout.lows - kLevelBytes,
-                                      i * Levels::kBits, Levels::kBits);
+        const uint32_t code = codes.Get(Levels::kBits);
         known = known && levels.Known(code);
         use(levels.Value(code), chunk + indices[i]);
       }
@@ -114,17 +119,20 @@ class TopKCodec final : public Codec {
 
   // False unless there are `kept` of them, ascending and within the chunk.
   static bool ReadIndices(const uint8_t* from, const Layout& layout, Indices* indices) {
-    const uint8_t* lows = from + layout.lows;
+    BitReader lows(from + layout.lows, layout.highs - layout.lows);
     const uint8_t* highs = from + layout.highs;
+    const size_t size = layout.bytes - layout.highs;
     size_t found = 0;
-    for (size_t byte = 0; byte < layout.bytes - layout.highs; ++byte) {
-      for (uint32_t bits = highs[byte]; bits != 0; bits &= bits - 1u) {
+    size_t next = 0;  // the least index that may follow
+    for (size_t byte = 0; byte < size; byte += sizeof(uint64_t)) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, highs + byte, std::min(sizeof(bits), size - byte));
+      for (; bits != 0; bits &= bits - 1) {
         if (found == layout.kept) return false;
         const size_t high = byte * 8 + static_cast<size_t>(std::countr_zero(bits)) - found;
-        const size_t index = high << layout.low_bits |
-                             GetBits(lows, layout.highs - layout.lows, found * layout.low_bits,
-                                     layout.low_bits);
-        if (index >= layout.values || (found > 0 && index <= (*indices)[found - 1])) return false;
+        const size_t index = high << layout.low_bits | lows.Get(layout.low_bits);
+        if (index >= layout.values || index < next) return false;
+        next = index + 1;
         (*indices)[found++] = static_cast<uint16_t>(index);
       }
     }

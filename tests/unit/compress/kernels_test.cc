@@ -3,6 +3,7 @@
 
 #include "core/compress/dct.h"
 #include "core/compress/philox.h"
+#include "core/compress/scalar_loops.h"
 
 #include <algorithm>
 #include <bit>
@@ -154,22 +155,81 @@ TEST_CASE("Philox gives the published answers") {
         Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
+// What a choice of the largest may trip over: equal ones, all of them or at the border, and large ones side by side or
+// 16, 64 or 256 values apart, so that groups of values are not alike.
+std::vector<std::vector<float>> HardToChooseFrom(size_t count) {
+  std::vector<std::vector<float>> all = {
+      std::vector<float>(count, 0.0f), std::vector<float>(count, -0x1p-149f), std::vector<float>(count, 1.5f),
+      std::vector<float>(count, std::numeric_limits<float>::max())};
+  const auto add = [&](auto value_of) {
+    std::vector<float>& values = all.emplace_back(count);
+    for (size_t i = 0; i < count; ++i) values[i] = value_of(i);
+  };
+  add([](size_t i) { return i % 2 == 0 ? 0.0f : -0.0f; });
+  add([](size_t i) { return i % 2 == 0 ? 2.0f : -2.0f; });
+  add([](size_t i) { return static_cast<float>(i % 3) * 0x1p-149f; });
+  add([](size_t i) { return static_cast<float>(i) * 0x1p-140f; });
+  add([](size_t i) { return -1.0f / static_cast<float>(i + 1); });
+  add([count](size_t i) { return i < count / 2 ? 1.0f : std::numeric_limits<float>::max(); });
+  add([count](size_t i) { return i + 1 < count ? 0.0f : 0x1p-149f; });
+  for (const size_t apart : {16, 64, 256}) {
+    add([apart](size_t i) { return i % apart == 3 ? 100.0f + static_cast<float>(i % 7) : static_cast<float>(i % 5); });
+  }
+  return all;
+}
+
+void SelectsLargest(const Kernels& kernels) {
+  for (const size_t count : {1, 5, 64, 100, 1000, 4095, 4096}) {
+    for (const std::vector<float>& values : HardToChooseFrom(count)) {
+      for (const size_t k : {size_t{1}, size_t{4}, size_t{64}, size_t{82}, size_t{511}, size_t{512}, size_t{1024}, count}) {
+        if (k > count) continue;
+        std::vector<uint16_t> indices(k);
+        kernels.select(values.data(), count, k, indices.data());
+        REQUIRE(indices == Largest(values, k));
+      }
+    }
+  }
+}
+
 void SameDct(const Kernels& simd, const Kernels& scalar) {
-  for (uint32_t seed = 0; seed < 50; ++seed) {
-    const std::vector<float> values = Values(kDctSize, seed);
-    std::vector<float> a(kDctSize), b(kDctSize);
-    simd.dct(values.data(), a.data());
-    scalar.dct(values.data(), b.data());
-    REQUIRE(SameBits(a, b));
-    for (const float value : a) REQUIRE(std::isfinite(value));
-    const std::vector<uint8_t> indices = RandomBytes(32, seed);
-    std::vector<uint8_t> within(indices);
-    for (uint8_t& index : within) index %= kDctSize;
-    for (const size_t count : {1, 4, 32}) {
-      std::vector<float> x(kDctSize), y(kDctSize);
-      simd.inverse_dct(a.data(), within.data(), count, x.data());
-      scalar.inverse_dct(a.data(), within.data(), count, y.data());
-      REQUIRE(SameBits(x, y));
+  for (const size_t chunks : {1, 3, 16, 17, 64}) {
+    std::vector<std::vector<float>> all = HardToChooseFrom(chunks * kDctSize);
+    all.push_back(Values(chunks * kDctSize, static_cast<uint32_t>(chunks)));
+    // One value, so small that coefficients are 0 or its magnitude.
+    all.emplace_back(chunks * kDctSize);
+    for (size_t i = 0; i < all.back().size(); i += kDctSize + 1) all.back()[i] = 0x5p-149f;
+    for (const std::vector<float>& values : all) {
+      for (const size_t k : {1, 4, 7, 32}) {
+        std::vector<float> a(chunks * k), b(chunks * k);
+        std::vector<uint8_t> indices(chunks * k), same(chunks * k);
+        simd.largest_of_dct(values.data(), chunks, k, a.data(), indices.data());
+        scalar.largest_of_dct(values.data(), chunks, k, b.data(), same.data());
+        REQUIRE(SameBits(a, b));
+        REQUIRE(indices == same);
+        for (const float value : a) REQUIRE(std::isfinite(value));
+        std::vector<float> x(chunks * kDctSize), y(chunks * kDctSize);
+        simd.inverse_dct(a.data(), indices.data(), chunks, k, x.data());
+        scalar.inverse_dct(a.data(), indices.data(), chunks, k, y.data());
+        REQUIRE(SameBits(x, y));
+      }
+    }
+  }
+}
+
+// The coefficients are those of the transform, in each chunk.
+TEST_CASE("the largest coefficients are chosen from the DCT-II of each chunk") {
+  constexpr size_t kChunks = 3, kKept = 5;
+  const std::vector<float> values = Values(kChunks * kDctSize, 7);
+  std::vector<float> kept(kChunks * kKept);
+  std::vector<uint8_t> indices(kChunks * kKept);
+  ScalarKernels().largest_of_dct(values.data(), kChunks, kKept, kept.data(), indices.data());
+  for (size_t chunk = 0; chunk < kChunks; ++chunk) {
+    std::vector<float> coefficients(kDctSize);
+    scalar::Dct(values.data() + chunk * kDctSize, coefficients.data());
+    const std::vector<uint16_t> largest = Largest(coefficients, kKept);
+    for (size_t i = 0; i < kKept; ++i) {
+      CHECK(indices[chunk * kKept + i] == largest[i]);
+      CHECK(kept[chunk * kKept + i] == coefficients[largest[i]]);
     }
   }
 }
@@ -180,10 +240,10 @@ TEST_CASE("the DCT-II is its definition") {
   std::mt19937 random(3);
   std::vector<float> values(kDctSize), coefficients(kDctSize), back(kDctSize);
   for (float& value : values) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
-  ScalarKernels().dct(values.data(), coefficients.data());
+  scalar::Dct(values.data(), coefficients.data());
   std::vector<uint8_t> all(kDctSize);
   std::iota(all.begin(), all.end(), uint8_t{0});
-  ScalarKernels().inverse_dct(coefficients.data(), all.data(), kDctSize, back.data());
+  ScalarKernels().inverse_dct(coefficients.data(), all.data(), 1, kDctSize, back.data());
   const auto factor = [](size_t k, size_t i) {
     const double weight = k == 0 ? 0.125 : std::sqrt(1.0 / 32);
     return weight * std::cos(std::acos(-1.0) * static_cast<double>((2 * i + 1) * k) / 128);
@@ -203,6 +263,7 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
   const Kernels& scalar = ScalarKernels();
   const std::vector<const Kernels*> all = AllSimdKernels();
   REQUIRE(!all.empty());
+  SelectsLargest(scalar);
   for (const Kernels* simd : all) {
     INFO(simd->name);
     for (const size_t count : kCounts) {
@@ -227,6 +288,7 @@ TEST_CASE("every instruction set gives the same bytes and values as the scalar l
       scalar.random(0x0123456789ABCDEF ^ group, group, b);
       CHECK(std::equal(a, a + kRandomGroup, b));
     }
+    SelectsLargest(*simd);
     SameDct(*simd, scalar);
     SameStochastic(simd->int8_stochastic, scalar.int8_stochastic, 8);
     SameStochastic(simd->int4_stochastic, scalar.int4_stochastic, 4);
