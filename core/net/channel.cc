@@ -56,6 +56,7 @@ ChannelStep Channel::Write(absl::Span<const uint8_t> from, size_t more) {
 }
 
 void Channel::Finish() {
+  if (std::exchange(finished_, true)) return;
   if (!write_clear_) records_->Finish();
   shutdown(socket_, SHUT_WR);
 }

@@ -46,6 +46,7 @@ class Channel {
   std::optional<Records> records_;
   bool read_clear_ = false;
   bool write_clear_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace gdf::net

@@ -173,8 +173,15 @@ void Connection::ArmTimer(absl::Duration delay, std::function<void()> fn) {
 void Connection::KeepAlive() {
   if (state_ != State::kOpen) return;
   const TlsTransportOptions& options = world_->options;
-  // What we do not read cannot show that the peer lives.
-  if (read_throttled_ || undelivered_ > kMaxUndelivered) last_received_ = world_->Now();
+  // What we do not read cannot show that the peer lives, and it is told that we do: its ping may wait to be read for as
+  // long. Nor can it answer one of ours that waits behind a frame; then it lives while it takes that frame.
+  if (std::exchange(held_back_, false)) {
+    last_received_ = world_->Now();
+    queue_.Push({.type = FrameType::kPong, .payload = Buffer(std::vector<uint8_t>(8))});
+    TryWrite();
+  } else if (InFrame() && MoreWasTaken()) {
+    last_received_ = world_->Now();
+  }
   const absl::Duration silent = world_->Now() - last_received_;
   if (silent >= options.keepalive_idle + options.keepalive_timeout) {
     return End(Lost(Where(), absl::StrCat("no sign of life for ", HumanDuration(silent))));
@@ -188,6 +195,13 @@ void Connection::KeepAlive() {
     next = options.keepalive_idle + options.keepalive_timeout - silent;
   }
   ArmTimer(next, [this] { KeepAlive(); });
+}
+
+bool Connection::InFrame() const { return record_at_ < record_.size() || tail_at_ < tail_.size(); }
+
+bool Connection::MoreWasTaken() {
+  const std::optional<TrafficCounters> counters = ReadTcpInfo(socket_.native_handle());
+  return counters && std::exchange(taken_, counters->bytes_sent) != counters->bytes_sent;
 }
 
 void Connection::ArmRead() {
@@ -241,11 +255,12 @@ bool Connection::WasDone(const ChannelStep& step) {
 
 bool Connection::ReadMayGoOn() {
   if (state_ != State::kGreeting && state_ != State::kOpen) return false;
+  held_back_ = held_back_ || undelivered_ > kMaxUndelivered || read_throttled_;
   if (undelivered_ > kMaxUndelivered || read_throttled_) return false;
   if (purpose_ != Purpose::kStripe) return true;
   const absl::Duration wait = world_->download.WaitTime(world_->Now());
   if (wait <= absl::ZeroDuration()) return true;
-  read_throttled_ = true;
+  read_throttled_ = held_back_ = true;
   read_throttle_.expires_after(absl::ToChronoNanoseconds(wait));
   read_throttle_.async_wait([self = shared_from_this()](std::error_code) {
     self->read_throttled_ = false;
@@ -262,7 +277,9 @@ void Connection::TryRead() {
       asio::post(world_->io, [self = shared_from_this()] { self->TryRead(); });
       return;
     }
-    const ChannelStep step = channel_.Read(reader_.Target());
+    const absl::Span<uint8_t> target = reader_.Target();
+    const bool limited = purpose_ == Purpose::kStripe;
+    const ChannelStep step = channel_.Read(limited ? target.first(std::min(target.size(), world_->download.Portion())) : target);
     if (!WasDone(step)) return;
     turn += step.bytes;
     last_received_ = world_->Now();
@@ -406,7 +423,8 @@ void Connection::TryWrite() {
       return;
     }
     const absl::Span<const uint8_t> left = in_record ? absl::MakeConstSpan(record_).subspan(record_at_) : tail_.span().subspan(tail_at_);
-    const absl::Span<const uint8_t> now = left.first(std::min(left.size(), kTurnBytes));
+    const size_t most = limited ? std::min(kTurnBytes, world_->upload.Portion()) : kTurnBytes;
+    const absl::Span<const uint8_t> now = left.first(std::min(left.size(), most));
     const ChannelStep step = channel_.Write(now, left.size() - now.size() + (in_record ? tail_.size() - tail_at_ : 0));
     if (!WasDone(step)) return;
     (in_record ? record_at_ : tail_at_) += step.bytes;

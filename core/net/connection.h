@@ -97,6 +97,9 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   bool MayBeClear() const;
   void ArmTimer(absl::Duration delay, std::function<void()> fn);
   void KeepAlive();
+  bool InFrame() const;  // a frame is sent in part
+  // Whether the peer's kernel has taken something since the last call.
+  bool MoreWasTaken();
   // Ends it: reports `why` to whoever waits; with `tell`, the peer gets a kClose first.
   void End(absl::Status why, std::optional<absl::Status> tell = std::nullopt);
   void Report(const absl::Status& why);
@@ -133,6 +136,8 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   bool write_throttled_ = false;
   std::optional<absl::Status> close_when_sent_;
   bool asked_ = false;  // a ping is unanswered
+  bool held_back_ = false;  // since the last look, by us: what came was not read at once
+  uint64_t taken_ = 0;  // bytes, by the peer's kernel
   absl::Duration last_received_;
   FrameReader reader_;
   WriteQueue queue_;

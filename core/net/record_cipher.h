@@ -3,12 +3,14 @@
 #ifndef GDF_CORE_NET_RECORD_CIPHER_H_
 #define GDF_CORE_NET_RECORD_CIPHER_H_
 
+#include <openssl/crypto.h>
 #include <openssl/ssl.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -20,18 +22,22 @@ inline constexpr size_t kRecordHeaderBytes = 5;
 inline constexpr size_t kRecordTagBytes = 16;
 // What a sealed record has beside its plaintext: header, type, tag.
 inline constexpr size_t kRecordOverhead = kRecordHeaderBytes + 1 + kRecordTagBytes;
-inline constexpr size_t kMaxSealedBytes = kRecordBytes + 256;  // that follow a header
+inline constexpr size_t kMaxSealedBytes = kRecordBytes + 1 + kRecordTagBytes;  // that follow a header; padding counts
 
 enum class RecordType : uint8_t { kPadding = 0, kAlert = 21, kHandshake = 22, kData = 23 };
 
-// A direction's traffic secret, wiped when it goes.
+// A direction's traffic secret, wiped when it goes or another takes its place.
 class TrafficSecret {
  public:
   TrafficSecret() = default;
   explicit TrafficSecret(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
   ~TrafficSecret();
   TrafficSecret(TrafficSecret&&) = default;
-  TrafficSecret& operator=(TrafficSecret&&) = default;
+  TrafficSecret& operator=(TrafficSecret&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    OPENSSL_cleanse(other.bytes_.data(), other.bytes_.size());
+    return *this;
+  }
 
   absl::Span<const uint8_t> span() const { return bytes_; }
 

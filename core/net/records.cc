@@ -14,13 +14,14 @@ namespace gdf::net {
 namespace {
 
 constexpr size_t kInBytes = size_t{256} << 10;
+constexpr size_t kLeastAhead = size_t{4} << 10;  // so that small frames need one call of the socket
 constexpr size_t kMostTaken = size_t{128} << 10;  // of the caller's bytes, sealed at a time
 // As OpenSSL: a peer that sends nothing but such keeps this side busy for nothing.
 constexpr int kMostWithoutData = 32;
 
 // Handshake messages (RFC 8446, section 4) that may come after it.
 constexpr uint8_t kNewSessionTicket = 4, kKeyUpdate = 24;
-constexpr size_t kKeyUpdateBytes = 5;
+constexpr size_t kMessageHeaderBytes = 4, kKeyUpdateBytes = 5;
 constexpr uint8_t kUpdateNotRequested = 0, kUpdateRequested = 1;
 constexpr uint8_t kWarning = 1, kCloseNotify = 0;
 
@@ -45,7 +46,7 @@ Records::Records(int socket, RecordCipher writes, RecordCipher reads, uint64_t r
 ChannelStep Records::Read(absl::Span<uint8_t> to) {
   if (!opened_.empty()) return HandOut(to);
   while (true) {
-    if (std::optional<ChannelStep> stopped = Fill()) return *std::move(stopped);
+    if (std::optional<ChannelStep> stopped = Fill(std::max(to.size(), kLeastAhead))) return *std::move(stopped);
     ChannelStep step = TakeRecord(to);
     if (!step.done() || step.bytes > 0) return step;
   }
@@ -57,8 +58,8 @@ size_t Records::Wanted() const {
   return kRecordHeaderBytes + (headed ? LengthOf(in_.get() + in_at_) : 0);
 }
 
-// Until there is a whole record; otherwise why there is none.
-std::optional<ChannelStep> Records::Fill() {
+// Until there is a whole record, with `ahead` bytes at a time where more may be taken; otherwise why there is none.
+std::optional<ChannelStep> Records::Fill(size_t ahead) {
   if (!in_) in_ = std::make_unique_for_overwrite<uint8_t[]>(kInBytes);
   while (true) {
     const size_t here = in_end_ - in_at_;
@@ -70,7 +71,7 @@ std::optional<ChannelStep> Records::Fill() {
       in_at_ = 0;
       in_end_ = here;
     }
-    const size_t room = ahead_ ? kInBytes - in_end_ : wanted - here;
+    const size_t room = ahead_ ? std::max(wanted - here, std::min(kInBytes - in_end_, ahead)) : wanted - here;
     ChannelStep step =
         AfterSocket(recv(socket_, in_.get() + in_end_, room, 0), ChannelStep::Kind::kWaitRead, kReceiving);
     if (!step.done()) return step;
@@ -92,7 +93,6 @@ ChannelStep Records::TakeRecord(absl::Span<uint8_t> to) {
   in_at_ += kRecordHeaderBytes + length;
   size_t bytes = most;
   while (type == static_cast<uint8_t>(RecordType::kPadding) && bytes > 0) type = content[--bytes];
-  if (bytes > kRecordBytes) return Ended("receive: a TLS record is too long");
   if (type != static_cast<uint8_t>(RecordType::kData) || bytes == 0) {
     return TakeWithoutData(static_cast<RecordType>(type), {content, bytes});
   }
@@ -120,7 +120,11 @@ ChannelStep Records::TakeWithoutData(RecordType type, absl::Span<const uint8_t> 
 }
 
 ChannelStep Records::TakeHandshake(absl::Span<const uint8_t> message) {
-  if (!message.empty() && message[0] == kNewSessionTicket) return Done(0);  // nothing is resumed
+  while (message.size() >= kMessageHeaderBytes && message[0] == kNewSessionTicket) {  // nothing is resumed
+    const size_t length = size_t{message[1]} << 16 | size_t{message[2]} << 8 | message[3];
+    message.remove_prefix(std::min(message.size(), kMessageHeaderBytes + length));
+    if (message.empty()) return Done(0);
+  }
   constexpr uint8_t kBegin[] = {kKeyUpdate, 0, 0, 1};
   if (message.size() != kKeyUpdateBytes || !std::equal(std::begin(kBegin), std::end(kBegin), message.begin()) ||
       message[4] > kUpdateRequested) {

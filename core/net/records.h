@@ -23,7 +23,8 @@ class Records {
   // Over `socket`, not owned. `writes` and `reads`: of this side and of the other.
   Records(int socket, RecordCipher writes, RecordCipher reads, uint64_t records_per_key = kRecordsPerKey);
 
-  // Until then no more is taken from the socket than the record that is read; from then on as much as there is.
+  // Until then no more is taken from the socket than the record that is read; from then on also what follows, about as
+  // much as is asked for.
   void ReadAhead() { ahead_ = true; }
 
   // Up to one record's data. kEnded: the peer said that it ends, or what came is not the peer's.
@@ -37,7 +38,7 @@ class Records {
   void Finish();
 
  private:
-  std::optional<ChannelStep> Fill();
+  std::optional<ChannelStep> Fill(size_t ahead);
   size_t Wanted() const;
   ChannelStep TakeRecord(absl::Span<uint8_t> to);
   ChannelStep TakeWithoutData(RecordType type, absl::Span<const uint8_t> content);

@@ -4,6 +4,7 @@
 #define GDF_CORE_NET_TOKEN_BUCKET_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/time/time.h"
@@ -26,6 +27,11 @@ class TokenBucket {
     if (!limited()) return;
     Refill(now);
     tokens_ -= static_cast<double>(bytes);
+  }
+  // What to move at a time, so that the flow is even and the other end sees that it goes on.
+  size_t Portion() const {
+    constexpr double kSeconds = 0.25, kLeast = 1 << 10, kMost = 1 << 30;
+    return static_cast<size_t>(limited() ? std::clamp(rate_ * kSeconds, kLeast, kMost) : kMost);
   }
   // How long until something may be sent: zero while tokens are left.
   absl::Duration WaitTime(absl::Duration now) {

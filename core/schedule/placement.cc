@@ -110,7 +110,8 @@ std::string WhyTooSmall(const JobRequest& job, const std::vector<const NodeOffer
       }
     }
     if (most < static_cast<uint64_t>(needs.num_gpus)) {
-      return absl::StrFormat("needs %s on each node; the most that a node has is %d",
+      return absl::StrFormat("needs %s on each node; the most that a node has is %d; nodes.device: auto also takes nodes without, to "
+                             "compute on their CPUs",
                              Counted(needs.num_gpus, "GPU"), most);
     }
     if (best < needs.gpu_bytes) {

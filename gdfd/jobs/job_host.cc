@@ -155,9 +155,8 @@ Task<void> JobHost::Reconcile() {
   for (const state::Job& summary : *listed) {
     const bool over = expelled || summary.phase == state::JobPhase::kFinished;
     if (!over && summary.phase == state::JobPhase::kRunning) Follow(summary);
-    if (!over || cleaned_.contains(summary.id)) continue;
-    co_await End(summary);
-    cleaned_.insert(summary.id);
+    // Beside this, so that other jobs begin while an ended one waits.
+    if (over && over_.insert(summary.id).second) tasks_.Spawn(End(summary));
   }
 }
 
@@ -179,12 +178,13 @@ void JobHost::Follow(const state::Job& summary) {
   }
 }
 
-Task<void> JobHost::End(const state::Job& summary) {
+Task<void> JobHost::End(state::Job summary) {
   const JobId id = summary.id;
   const auto it = jobs_.find(id);
   if (it != jobs_.end()) {
-    const bool complete = summary.verdict == wire::Verdict::kSucceeded;
-    if (complete && !co_await it->second->WaitForEnd(kEndPatience)) {
+    // One that was away for longer than the last round is brought no further by the others, whose job is over.
+    const bool near = it->second->progress().round.value + 1 >= summary.rounds_done;
+    if (summary.verdict == wire::Verdict::kSucceeded && near && !co_await it->second->WaitForEnd(kEndPatience)) {
       Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
     }
     co_await it->second->Stop();

@@ -52,7 +52,7 @@ class JobHost {
   Task<void> Run();
   Task<void> Reconcile();
   void Follow(const state::Job& summary);
-  Task<void> End(const state::Job& job);
+  Task<void> End(state::Job summary);
   Task<void> ServeArtifacts(NodeId peer, std::unique_ptr<net::Stream> stream);
   Task<absl::Status> Answer(NodeId peer, net::Stream& stream);
   bool IsMine(const state::Job& job) const;
@@ -67,7 +67,7 @@ class JobHost {
   Channel<bool> wake_;
   state::State::WatcherId state_watcher_;
   std::map<JobId, std::unique_ptr<JobTask>> jobs_;
-  std::set<JobId> cleaned_;  // ended jobs whose leftovers are gone
+  std::set<JobId> over_;  // jobs that have ended here, or are ending
   // Results of this node's disk: who waits for one, and those that somebody has.
   std::map<JobId, std::vector<OneShot<absl::StatusOr<std::shared_ptr<const Artifacts>>>>> loading_;
   std::map<JobId, std::weak_ptr<const Artifacts>> loaded_;

@@ -310,6 +310,24 @@ TEST_CASE("Few results are on their way at a time, and all share what is loaded"
   CHECK(net.Await(FirstOf(*again)).ok());
 }
 
+TEST_CASE("A node that comes back after its job has ended takes the next one at once") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  const JobId first = net.Submit(n1, JobYaml("  min: 2\n  max: 3\n"));
+  REQUIRE(net.Comes([&] { return net.Job(first).rounds_done >= 1; }));
+  net.Crash(n3);
+  REQUIRE(net.Finishes(first));
+  REQUIRE(net.Job(first).verdict == wire::Verdict::kSucceeded);
+  net.Start(n3);  // with a record in which the job runs
+  REQUIRE(net.Comes([&] { return net.coordinator().membership->IsOnline(n3.id()); }));
+  const JobId next = net.Submit(n1, JobYaml("  count: 3\n"));
+  REQUIRE(net.Comes([&] { return net.Job(next).rounds_done >= 1; }, absl::Seconds(30)));
+  REQUIRE(net.Finishes(next));
+  CHECK(net.Job(next).verdict == wire::Verdict::kSucceeded);
+}
+
 TEST_CASE("Inputs that do not fit under the owner's limit are not written, and the event says so") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());

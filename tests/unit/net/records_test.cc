@@ -255,6 +255,16 @@ TEST_CASE("net: what a peer says beside data") {
     reader.Send(RecordType::kData, {7});
     CHECK(reader.Read().bytes == 1);
   }
+  SECTION("a ticket and a new key in one record") {
+    reader.Send(RecordType::kHandshake, {4, 0, 0, 2, 8, 8, 24, 0, 0, 1, 0});
+    reader.peer.Advance();
+    reader.Send(RecordType::kData, {7});
+    CHECK(reader.Read().bytes == 1);
+  }
+  SECTION("a ticket without its end") {
+    reader.Send(RecordType::kHandshake, {4, 0, 0});
+    reader.CheckEnds("no place here");
+  }
   SECTION("another handshake") {
     reader.Send(RecordType::kHandshake, {1, 0, 0, 0});
     reader.CheckEnds("no place here");
@@ -275,7 +285,7 @@ TEST_CASE("net: what a peer says beside data") {
     reader.CheckEnds("too many TLS records without data");
   }
   SECTION("more than a record may hold") {
-    reader.Send({23, 3, 3, 0x41, 0x01});
+    reader.Send({23, 3, 3, 0x40, 0x12});  // 2^14 + 18: a byte more than data, type and tag take
     reader.CheckEnds("no TLS record");
   }
   SECTION("something in the clear") {

@@ -531,6 +531,24 @@ TEST_CASE("net: a method's limits hold") {
       a.Await<absl::Status>([&] { return Run::Go(&a.transport(), b.id()); })));
 }
 
+// A ping cannot pass the frame that is on its way; that the peer takes the frame says that it lives.
+TEST_CASE("net: a frame that takes longer than the keepalive allows for an answer arrives") {
+  TlsTransportOptions options = Loopback();
+  options.keepalive_idle = absl::Milliseconds(150);
+  options.keepalive_timeout = absl::Milliseconds(150);
+  TlsTransportOptions limited = options;
+  SECTION("at the sender's limit") { limited.limits.upload_bytes_per_sec = 700'000; }
+  SECTION("at the receiver's limit") { limited.limits.download_bytes_per_sec = 700'000; }
+  const bool sends = limited.limits.upload_bytes_per_sec > 0;
+  TestNode a(1, sends ? limited : options), b(2, sends ? options : limited);
+  a.Knows(b);
+  b.ServeStream("sink", Sink);
+  SystemClock clock;
+  const absl::Duration start = clock.Monotonic();
+  CHECK(a.Await<absl::Status>([&] { return SendBulk(&a.transport(), b.id(), 2); }) == absl::OkStatus());
+  CHECK(clock.Monotonic() - start > absl::Seconds(2));  // 2.1 MB at 0.7 MB/s, a frame of 1 MiB in 1.5 s
+}
+
 TEST_CASE("net: a peer that falls silent is noticed") {
   TlsTransportOptions options = Loopback();
   options.keepalive_idle = absl::Milliseconds(100);

@@ -202,7 +202,8 @@ TEST_CASE("GPUs: why a job is refused") {
   JobSpec spec = Spec(1, 1);
   spec.nodes.device = Device::kGpu;
   CHECK(Place({Job(1, &spec, 10)}, {Node(1, 16)})[0].reason ==
-        "needs 1 GPU on each node; the most that a node has is 0");
+        "needs 1 GPU on each node; the most that a node has is 0; nodes.device: auto also takes nodes without, to compute on "
+        "their CPUs");
   CHECK(Place({Job(1, &spec, 20)}, {GpuNode(1, 16, 1, 16), Node(2, 64)})[0].reason ==
         "needs 20.0 GiB of GPU memory on each node (20.0 GiB: parameters 20.0 GiB), more than the "
         "16.0 GiB of the best node, n1");
