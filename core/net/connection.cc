@@ -175,11 +175,13 @@ void Connection::KeepAlive() {
   const TlsTransportOptions& options = world_->options;
   // What we do not read cannot show that the peer lives, and it is told that we do: its ping may wait to be read for as
   // long. Nor can it answer one of ours that waits behind a frame; then it lives while it takes that frame.
+  const bool taken = MoreWasTaken();
   if (std::exchange(held_back_, false)) {
     last_received_ = world_->Now();
     queue_.Push({.type = FrameType::kPong, .payload = Buffer(std::vector<uint8_t>(8))});
     TryWrite();
-  } else if (InFrame() && MoreWasTaken()) {
+    if (state_ != State::kOpen) return;
+  } else if (InFrame() && taken) {
     last_received_ = world_->Now();
   }
   const absl::Duration silent = world_->Now() - last_received_;
