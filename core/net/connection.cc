@@ -15,7 +15,7 @@ namespace gdf::net {
 namespace {
 
 // After this much the other connections get their turn.
-constexpr size_t kTurnBytes = 1 << 17;
+constexpr size_t kTurnBytes = 1 << 19;
 // Reading stops while the executor is this far behind: a flooding peer costs no more memory.
 constexpr size_t kMaxUndelivered = 16 << 20;
 constexpr size_t kFrameOverhead = 128;  // of a frame in memory

@@ -13,7 +13,7 @@
 namespace gdf::net {
 namespace {
 
-constexpr size_t kInBytes = size_t{256} << 10;
+constexpr size_t kInBytes = size_t{512} << 10;
 constexpr size_t kLeastAhead = size_t{4} << 10;  // so that small frames need one call of the socket
 constexpr size_t kMostTaken = size_t{128} << 10;  // of the caller's bytes, sealed at a time
 // As OpenSSL: a peer that sends nothing but such keeps this side busy for nothing.
