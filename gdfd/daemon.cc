@@ -184,8 +184,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       membership::Environment{executor, *transport, *state, *key, rng});
   swarm = std::make_unique<swarm::Swarm>(*transport, pool, chunks, [this](JobId id, NodeId peer) {
     absl::StatusOr<state::Job> job = state->job(id);
-    return job.ok() && job->phase != state::JobPhase::kFinished &&
-           std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
+    return job.ok() && job->phase != state::JobPhase::kFinished && job->HasPart(peer);
   });
   jobs::JobWorld world{
       executor,

@@ -82,6 +82,8 @@ class JobMember::Impl {
   schedule::ExchangeTuner& tuner() { return tuner_; }
   schedule::Sites& sites() { return sites_; }
   const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
+  // How long this node trained for a round last; infinite before the first.
+  absl::Duration training_time() const { return training_time_; }
   // Is it of this job, by a majority of the members that the coordinators' record names for its epoch?
   absl::Status CheckCommit(const wire::Commit& commit) const;
   // As if the request had come from the lead over the network; goes on when the caller is destroyed.
@@ -180,6 +182,7 @@ class JobMember::Impl {
   wire::Prepared shadow_reply_;
   std::optional<wire::Receipt> prepared_;  // signed here, for shadow_
   std::shared_ptr<Training> training_;
+  absl::Duration training_time_ = absl::InfiniteDuration();
   std::optional<FirstPass> first_pass_;    // the last one, of any round
   uint32_t last_attempt_ = 0;              // in the entered epoch
 

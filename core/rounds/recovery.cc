@@ -2,6 +2,7 @@
 // round that was prepared when the last lead or member was lost.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -94,11 +95,17 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
 }
 
 // A majority of this epoch must be there to commit. Of each epoch that a member left, one of every majority must be, as
-// it may have committed a round: half of the members, or one more than half of an odd number.
+// it may have committed a round: half of the members, or one more than half of an odd number. Where a node that has just
+// joined was before does not count beside what those say who stayed.
 std::string RoundLead::MissingQuorum(const Answers& answers) const {
+  const absl::StatusOr<std::vector<NodeId>> before =
+      env_.coordinator.MembersOf(env_.job, Epoch{epoch_.epoch.value - 1});
+  const auto stayed = [&](const NodeId& node) { return before.ok() && absl::c_linear_search(*before, node); };
+  const bool any_stayed =
+      absl::c_any_of(answers.by_node, [&](const auto& answer) { return stayed(answer.first); });
   std::vector<std::pair<wire::EpochRecord, size_t>> epochs = {{epoch_, epoch_.majority()}};
   for (const auto& [node, reply] : answers.by_node) {
-    if (!reply.previous) continue;
+    if (!reply.previous || (any_stayed && !stayed(node))) continue;
     const wire::EpochRecord& previous = *reply.previous;
     epochs.emplace_back(previous, previous.members.size() - previous.majority() + 1);
   }
@@ -147,18 +154,25 @@ Task<absl::Status> RoundLead::FetchPosition(const Answers& answers) {
   co_return absl::UnavailableError(absl::StrCat("the lead cannot have the state after ", Counted(position_.round.value, "round"), ": ", last.message()));
 }
 
-// Everybody who holds another state fetches this one; the lead first, then from it.
+// The lead has this state first; then who holds another one fetches it from the lead, unless enough hold it already: then
+// nobody waits for that, and a node that has just joined fetches while the others train (TrainOn).
 Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
   const NodeId self = env_.transport.self();
   std::vector<NodeId> behind;
+  size_t holders = 1;
   for (const auto& [node, reply] : answers.by_node) {
-    if (reply.committed == position_) continue;
-    if (node != self) behind.push_back(node);
+    if (node == self) continue;
+    if (reply.committed == position_) {
+      ++holders;
+    } else {
+      behind.push_back(node);
+    }
   }
   if (!(answers.by_node.at(self).committed == position_)) {
     const absl::Status fetched = co_await FetchPosition(answers);
     GDF_CO_RETURN_IF_ERROR(fetched);
   }
+  if (holders >= Quorum()) co_return CheckMajority();
   const wire::SyncState sync{Tag(), position_, self, true, commit_};
   const auto same = [sync](const NodeId&) { return sync; };
   Replies replies = co_await AskAll(behind, same, env_.timings.persist);

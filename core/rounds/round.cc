@@ -95,7 +95,9 @@ void StepTotals::Add(const train::RunResult& ran) {
 Task<void> JobMember::Impl::Train(std::shared_ptr<Training> training, wire::RoundPlan plan) {
   AsyncLock::Hold hold = co_await worker_lock_.Acquire();
   activity_ = "training";
+  const absl::Duration begun = env_.executor.clock().Monotonic();
   absl::Status status = co_await TrainSteps(*training, plan);
+  training_time_ = env_.executor.clock().Monotonic() - begun;
   training->status = status;
   training->finished = true;
   activity_ = "waiting for the lead";

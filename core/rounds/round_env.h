@@ -24,12 +24,14 @@
 
 namespace gdf::rounds {
 
-// "Open an epoch after `current` without `lost`" (nobody lost: with whoever is there).
+// "Open an epoch after `current` without `lost`" (nobody lost: with whoever is there). From a node that is called to the
+// job: "I am ready to join".
 struct EpochRequest {
   JobId job;
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;
+  bool for_good = false;  // this node cannot take part, and is not to be called again
 };
 
 // The network's coordinators as a job's members see them. Calls may be repeated; kUnavailable: try again later.

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxAttempts = 8;      // exchanges of one round
 constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
+constexpr double kMaxLateness = 0.05;  // of a training: who begins later leaves this round to the others
 constexpr int kReportTries = 5;
 constexpr int kMaxBackoff = 6;       // a failed round is tried again after 1, 2, 4, ... 64 times the retry time
 constexpr int kFailuresToTell = 2;   // of rounds, until it is said that the job waits: one may be a node that is back at once
@@ -112,8 +113,12 @@ Task<void> RoundLead::AwaitLost() {
   }
 }
 
+size_t RoundLead::Quorum() const {
+  return std::max(epoch_.majority(), static_cast<size_t>(env_.spec.nodes.min));
+}
+
 absl::Status RoundLead::CheckMajority() const {
-  const size_t need = std::max(epoch_.majority(), static_cast<size_t>(env_.spec.nodes.min));
+  const size_t need = Quorum();
   if (alive_.size() >= need) return absl::OkStatus();
   std::string text = absl::StrCat(RoundName(position_.round), " has ", alive_.size(), " of ",
                                   epoch_.members.size(), " members, needs ", need);
@@ -260,12 +265,20 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
   plan.deadline = env_.spec.rounds.round_deadline;
   Reply reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
   if (absl::IsFailedPrecondition(reply.status()) && node != env_.transport.self()) {
-    // It was away and is behind: it enters again, fetches θ_t, and trains.
+    // It was away, or is new: it enters again, fetches θ_t, and trains if that keeps nobody waiting.
     const wire::Enter enter{env_.job, epoch_};
     (co_await Ask(node, enter, env_.timings.call)).IgnoreError();
     wire::SyncState sync{Tag(), position_, env_.transport.self(), true, commit_};
+    const absl::Duration begun = Now();
     Reply synced = co_await Ask(node, std::move(sync), env_.timings.persist);
     GDF_CO_RETURN_IF_ERROR(synced.status());
+    if (Now() - begun > kMaxLateness * member_.training_time()) {
+      wire::RoundReport without;
+      without.tag = plan.tag;
+      without.refused = "it fetched the parameters while the others trained";
+      without.cursor = position_.cursor;
+      co_return wire::RoundReply(std::move(without));
+    }
     reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
   }
   co_return reply;

@@ -114,6 +114,7 @@ class RoundLead {
   // the connection is no use, though a process may start again.
   bool KnownDown(const NodeId& node) const;
   std::vector<NodeId> Alive() const;  // in the epoch's order
+  size_t Quorum() const;  // as many members a round needs
   absl::Status CheckMajority() const;
   wire::RoundTag Tag() const;
   uint64_t MaxTokens() const;  // that one member can train on in this round

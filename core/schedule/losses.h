@@ -25,7 +25,7 @@ class Losses {
     std::vector<NodeId> members;  // of the epoch
     NodeId lead;
     std::vector<NodeId> online;   // those that the coordinator sees
-    size_t placed = 0;            // as many members the job began with
+    size_t placed = 0;            // as many members an epoch of the job had at most
   };
 
   // `from` says at `now` that `lost` are lost. Both are members; others must not come here.
@@ -34,7 +34,7 @@ class Losses {
   // The members, in their order, without those that
   // - the coordinator does not see, or that say so themselves;
   // - more than half of the others, and at least two, call lost;
-  // - the lead alone calls lost, as long as more than half of those that the job began with stay.
+  // - the lead alone calls lost, as long as more than half of the most that the job ever had stay.
   std::vector<NodeId> Staying(const Group& group, absl::Duration now) const;
 
  private:

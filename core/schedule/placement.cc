@@ -231,6 +231,19 @@ std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node) {
   return Fit(job, node, Count::kFree);
 }
 
+std::vector<NodeId> Able(const JobRequest& job, absl::Span<const NodeOffer> nodes) {
+  config::JobSpec spec = *job.spec;
+  spec.nodes.min = 1;
+  spec.nodes.max = static_cast<int64_t>(nodes.size());
+  JobRequest any = job;
+  any.spec = &spec;
+  std::vector<NodeId> able;
+  for (const Placement& placement : Place({any}, nodes)) {
+    for (const ChosenNode& node : placement.nodes) able.push_back(node.id);
+  }
+  return able;
+}
+
 std::vector<Placement> Place(absl::Span<const JobRequest> jobs, absl::Span<const NodeOffer> nodes) {
   std::vector<NodeOffer> offers(nodes.begin(), nodes.end());
   std::vector<Placement> placements;

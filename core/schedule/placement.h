@@ -74,6 +74,9 @@ struct Placement {
 // takes one, else on the CPU; nullopt when it cannot.
 std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node);
 
+// The nodes that could run the job now, most free memory first, then by id.
+std::vector<NodeId> Able(const JobRequest& job, absl::Span<const NodeOffer> nodes);
+
 // Decides for each job in turn, in the order given; a placed job takes its memory, GPUs and task
 // slot from what later ones are offered. A job takes as many suitable nodes as there are, from
 // nodes.min to nodes.max, and on each of them computes as Fit says.

@@ -202,7 +202,7 @@ absl::Status Applier::On(const wire::RotateKey& c) {
   for (const std::string_view update :
        {"UPDATE coordinators SET node = ? WHERE node = ?", "UPDATE invites SET created_by = ? WHERE created_by = ?",
         "UPDATE jobs SET owner = ? WHERE owner = ?", "UPDATE jobs SET lead = ? WHERE lead = ?",
-        "UPDATE events SET node = ? WHERE node = ?", "UPDATE rotated SET new_id = ? WHERE new_id = ?"}) {
+        "UPDATE events SET node = ? WHERE node = ?", "UPDATE recruits SET node = ? WHERE node = ?", "UPDATE rotated SET new_id = ? WHERE new_id = ?"}) {
     GDF_RETURN_IF_ERROR(db_.Run(update, ToBlob(fresh), ToBlob(actor())));
   }
   GDF_RETURN_IF_ERROR(db_.Run("UPDATE members SET id = ?, public_key = ? WHERE id = ?", ToBlob(fresh),

@@ -32,6 +32,7 @@ class Applier {
   absl::Status On(const wire::FinishJob& c);
   absl::Status On(const wire::CancelJob& c);
   absl::Status On(const wire::JobEvent& c);
+  absl::Status On(const wire::Recruit& c);
 
  private:
   const NodeId& actor() const { return command_.actor; }

@@ -99,6 +99,7 @@ absl::Status Applier::On(const wire::OpenEpoch& c) {
   for (size_t i = 0; i < c.members.size(); ++i) {
     GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO job_members(job, epoch, position, node) VALUES(?, ?, ?, ?)", c.job.value,
                                 c.epoch.value, i, ToBlob(c.members[i])));
+    GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ? AND node = ?", c.job.value, ToBlob(c.members[i])));
   }
   GDF_RETURN_IF_ERROR(db_.Run(
       "UPDATE jobs SET phase = ?, epoch = ?, epoch_reason = ?, lead = ?, started = ? WHERE id = ?",
@@ -146,6 +147,7 @@ absl::Status Applier::EndJob(const Job& job, wire::Verdict verdict, const std::s
   GDF_RETURN_IF_ERROR(db_.Run("UPDATE jobs SET phase = ?, verdict = ?, reason = ?, finished = ? WHERE id = ?",
                               static_cast<int64_t>(JobPhase::kFinished), static_cast<int64_t>(verdict), reason, now(),
                               job.id.value));
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ?", job.id.value));
   const wire::Severity severity =
       verdict == wire::Verdict::kFailed ? wire::Severity::kError : wire::Severity::kInfo;
   return AddEvent(job.id, actor(), severity,
@@ -203,6 +205,35 @@ absl::Status Applier::On(const wire::JobEvent& c) {
     }
   }
   return AddEvent(c.job, c.node, c.severity, c.text);
+}
+
+absl::Status Applier::On(const wire::Recruit& c) {
+  GDF_RETURN_IF_ERROR(CheckCoordinator("call nodes to a job"));
+  GDF_ASSIGN_OR_RETURN(const Job job, OpenJob(c.job, "get more nodes"));
+  if (job.phase != JobPhase::kRunning) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", ToString(c.job), " is not running"));
+  }
+  if (std::find(job.members.begin(), job.members.end(), c.node) != job.members.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", c.node.Short(), " is a member of job ", ToString(c.job)));
+  }
+  const std::string about = absl::StrCat("job ", ToString(c.job), ": node ", c.node.Short());
+  if (c.action == wire::RecruitAction::kDismiss) {
+    GDF_RETURN_IF_ERROR(
+        db_.Run("DELETE FROM recruits WHERE job = ? AND node = ? AND excluded = 0", c.job.value, ToBlob(c.node)));
+    return AddEvent(c.job, c.node, wire::Severity::kInfo, WithReason(absl::StrCat(about, " is called no more"), c.reason));
+  }
+  const bool call = c.action == wire::RecruitAction::kCall;
+  if (call) GDF_RETURN_IF_ERROR(CheckMember(db_, c.node, trust::Operation::kTrain));
+  for (const auto& [nodes, what] : {std::pair(&job.recruits, " is called already"), std::pair(&job.excluded, " is excluded")}) {
+    const bool listed = std::find(nodes->begin(), nodes->end(), c.node) != nodes->end();
+    if (call && listed) return absl::FailedPreconditionError(absl::StrCat(about, what));
+  }
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ? AND node = ?", c.job.value, ToBlob(c.node)));
+  GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO recruits(job, node, excluded) VALUES(?, ?, ?)", c.job.value,
+                              ToBlob(c.node), call ? 0 : 1));
+  return AddEvent(c.job, c.node, call ? wire::Severity::kInfo : wire::Severity::kWarning,
+                  WithReason(absl::StrCat(about, call ? " is called to join" : " is not called again"), c.reason));
 }
 
 }  // namespace gdf::state

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "core/base/ids.h"
 #include "core/trust/genesis.h"
 #include "core/trust/invite.h"
@@ -67,6 +68,8 @@ struct Job {
   std::string epoch_reason;
   std::vector<NodeId> members;         // of the epoch, under their ids now; empty while pending
   NodeId lead;
+  std::vector<NodeId> recruits;        // called to join, not members yet; while running
+  std::vector<NodeId> excluded;        // not called to it again; while running
   uint64_t rounds_done = 0;            // rounds 0 .. rounds_done - 1 are committed
   Digest theta;                        // after them; zero before the first
   wire::RoundMetrics metrics;          // of the last reported round
@@ -74,6 +77,17 @@ struct Job {
   int64_t submitted_unix_ms = 0;
   int64_t started_unix_ms = 0;         // 0: not yet
   int64_t finished_unix_ms = 0;        // 0: not yet
+
+  bool IsMember(const NodeId& node) const { return absl::c_linear_search(members, node); }
+  bool IsRecruit(const NodeId& node) const { return absl::c_linear_search(recruits, node); }
+  // Has, or may need, what the job's members have.
+  bool HasPart(const NodeId& node) const { return IsMember(node) || IsRecruit(node); }
+};
+
+// Over the epochs of a job.
+struct EpochsPast {
+  std::vector<NodeId> members;  // of any of them, under their ids now; in order
+  uint64_t most_members = 0;    // in one of them
 };
 
 struct RoundRecord {

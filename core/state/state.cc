@@ -294,6 +294,8 @@ absl::StatusOr<std::vector<NodeId>> State::epoch_members(JobId job, Epoch epoch)
   return absl::NotFoundError(absl::StrCat("the network's record has no epoch ", epoch.value, " of job ", ToString(job)));
 }
 
+absl::StatusOr<EpochsPast> State::epochs_past(JobId job) { return ReadEpochsPast(*db_, job); }
+
 absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilter& filter, size_t limit) {
   std::string sql = "SELECT id, at, job, node, severity, text FROM events WHERE id > ? AND severity >= ?";
   std::vector<store::Value> values = {store::ToValue(after), static_cast<int64_t>(filter.at_least)};

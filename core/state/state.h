@@ -78,6 +78,8 @@ class State {
   // Who the coordinators opened `epoch` of `job` with, in the record's order: under the ids of that time, with whose
   // keys they signed its commits. kNotFound: no such epoch is recorded.
   absl::StatusOr<std::vector<NodeId>> epoch_members(JobId job, Epoch epoch);
+  // The epochs of `job` that are recorded: its first and the newest ones.
+  absl::StatusOr<EpochsPast> epochs_past(JobId job);
   // Events with id > `after`, oldest first, at most `limit`.
   absl::StatusOr<std::vector<Event>> events(uint64_t after, const EventFilter& filter = {}, size_t limit = 1000);
   // Rounds of `job` from `from_round` on, oldest first, at most `limit`.

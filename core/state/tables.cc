@@ -1,6 +1,9 @@
 #include "core/state/tables.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -9,7 +12,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -54,6 +57,12 @@ CREATE TABLE local(one INTEGER PRIMARY KEY CHECK(one = 1), digest BLOB, keeper B
 INSERT INTO local(one) VALUES(1);
 )";
 
+// Nodes that are no members of a running job, under the ids that they have now. `excluded`: 0 for one that is called to it.
+constexpr std::string_view kRecruitsTable = R"(
+CREATE TABLE recruits(
+  job INTEGER NOT NULL, node BLOB NOT NULL, excluded INTEGER NOT NULL, PRIMARY KEY(job, node)) WITHOUT ROWID;
+)";
+
 // Version 1 kept the members of a job's newest epoch only.
 constexpr std::string_view kFromVersion1 = R"(
 ALTER TABLE job_members RENAME TO newest_members;
@@ -74,8 +83,8 @@ UPDATE jobs SET lead = (SELECT new_id FROM rotated WHERE old_id = lead) WHERE le
 UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE node IN (SELECT old_id FROM rotated);
 )";
 
-// Version 3 had nothing that says what its tables must hold, or whose they are.
-constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable};
+// Version 3 had nothing that says what its tables must hold, or whose they are; version 4 kept a job's members as they were.
+constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable, kRecruitsTable};
 
 // The id that a node of `job_members m` has now.
 constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
@@ -131,6 +140,19 @@ absl::StatusOr<Job> JobRow(const store::Rows& rows) {
   return job;
 }
 
+// Of all jobs, or of `only`.
+absl::Status ReadRecruits(store::Database& db, std::optional<JobId> only, const std::function<Job*(JobId)>& find) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows,
+                       only ? db.Query("SELECT node, excluded, job FROM recruits WHERE job = ? ORDER BY node", only->value)
+                            : db.Query("SELECT node, excluded, job FROM recruits ORDER BY job, node"));
+  while (rows.Next()) {
+    GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 0));
+    Job* job = find(JobId{rows.Unsigned(2)});
+    if (job != nullptr) (rows.Int(1) == 0 ? job->recruits : job->excluded).push_back(node);
+  }
+  return rows.status();
+}
+
 }  // namespace
 
 absl::Status PrepareTables(store::Database& db) {
@@ -150,6 +172,7 @@ absl::Status PrepareTables(store::Database& db) {
   if (version == 0) {
     GDF_RETURN_IF_ERROR(db.Execute(kTables));
     GDF_RETURN_IF_ERROR(db.Execute(kLocalTable));
+    GDF_RETURN_IF_ERROR(db.Execute(kRecruitsTable));
   } else {
     for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
   }
@@ -214,6 +237,10 @@ absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db) {
     jobs.push_back(std::move(job));
   }
   GDF_RETURN_IF_ERROR(rows.status());
+  GDF_RETURN_IF_ERROR(ReadRecruits(db, std::nullopt, [&jobs](JobId id) {
+    const auto found = std::ranges::lower_bound(jobs, id, std::ranges::greater(), &Job::id);
+    return found != jobs.end() && found->id == id ? &*found : nullptr;
+  }));
   return jobs;
 }
 
@@ -235,6 +262,7 @@ absl::StatusOr<Job> ReadJob(store::Database& db, JobId id) {
                                              " FROM job_members m WHERE m.job = ? AND m.epoch = ? ORDER BY m.position"),
                                 id.value, job.epoch.value));
   GDF_ASSIGN_OR_RETURN(job.members, ReadNodes(members));
+  GDF_RETURN_IF_ERROR(ReadRecruits(db, id, [&job](JobId) { return &job; }));
   return job;
 }
 
@@ -243,6 +271,19 @@ absl::StatusOr<std::vector<NodeId>> ReadEpochMembers(store::Database& db, JobId 
                        db.Query("SELECT node FROM job_members WHERE job = ? AND epoch = ? ORDER BY position",
                                 job.value, epoch.value));
   return ReadNodes(rows);
+}
+
+absl::StatusOr<EpochsPast> ReadEpochsPast(store::Database& db, JobId job) {
+  EpochsPast past;
+  GDF_ASSIGN_OR_RETURN(store::Rows most,
+                       db.Query("SELECT MAX(position) + 1 FROM job_members WHERE job = ?", job.value));
+  if (most.Next()) past.most_members = most.Unsigned(0);
+  GDF_RETURN_IF_ERROR(most.status());
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query(absl::StrCat("SELECT DISTINCT ", ToAbsl(kMemberNow),
+                                                               " AS now FROM job_members m WHERE m.job = ? ORDER BY now"),
+                                                  job.value));
+  GDF_ASSIGN_OR_RETURN(past.members, ReadNodes(rows));
+  return past;
 }
 
 absl::Status CheckMember(store::Database& db, const NodeId& id, trust::Operation operation) {

@@ -36,6 +36,7 @@ absl::StatusOr<std::vector<Job>> ReadJobs(store::Database& db);     // newest fi
 absl::StatusOr<Job> ReadJob(store::Database& db, JobId id);         // kNotFound
 // Under the ids that they had then. Empty when no such epoch is recorded.
 absl::StatusOr<std::vector<NodeId>> ReadEpochMembers(store::Database& db, JobId job, Epoch epoch);
+absl::StatusOr<EpochsPast> ReadEpochsPast(store::Database& db, JobId job);
 
 // As State::CheckMember.
 absl::Status CheckMember(store::Database& db, const NodeId& id, trust::Operation operation);

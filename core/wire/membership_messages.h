@@ -51,12 +51,14 @@ struct ChunkCall {
   Digest id;
 };
 
-// A member of a job asks a coordinator: "open an epoch after `current` without `lost`".
+// A member of a job asks a coordinator: "open an epoch after `current` without `lost`". A node that is called to the job:
+// "I am ready to join".
 struct EpochCall {
   JobId job;
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;  // encoding cuts it at kMaxEpochReasonBytes
+  bool for_good = false;  // the sender cannot take part, and is not to be called again
 };
 
 std::string Encode(const JoinCall& message);

@@ -228,6 +228,15 @@ absl::Status CheckBody(const JobEvent& c) {
   return CheckText("text", c.text, kMaxTextBytes);
 }
 
+absl::Status CheckBody(const Recruit& c) {
+  GDF_RETURN_IF_ERROR(CheckJob(c.job));
+  GDF_RETURN_IF_ERROR(CheckNode("node", c.node));
+  if (c.action < RecruitAction::kCall || c.action > RecruitAction::kExclude) {
+    return Invalid("action", static_cast<uint64_t>(c.action), "0 (call), 1 (dismiss) or 2 (exclude)");
+  }
+  return CheckText("reason", c.reason, kMaxTextBytes);
+}
+
 }  // namespace
 
 absl::Status CheckCommand(const Command& command) {
@@ -241,7 +250,7 @@ std::string_view CommandName(const CommandBody& body) {
   static constexpr std::string_view kNames[] = {
       "create_network", "create_invite", "revoke_invite", "join",       "set_role",   "remove_node",
       "ban_node",       "unban_node",    "rotate_key",    "update_node", "submit_job", "open_epoch",
-      "report_job",     "finish_job",    "cancel_job",    "job_event"};
+      "report_job",     "finish_job",    "cancel_job",    "job_event",  "recruit"};
   static_assert(std::size(kNames) == std::variant_size_v<CommandBody>);
   return kNames[body.index()];
 }

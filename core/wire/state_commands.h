@@ -211,9 +211,24 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
+enum class RecruitAction {
+  kCall = 0,     // the node prepares to join, and says when it is ready
+  kDismiss = 1,  // it is needed no more
+  kExclude = 2,  // it is not called to this job again
+};
+
+// About a node that is no member of a running job. Coordinators only.
+struct Recruit {
+  JobId job;
+  NodeId node;
+  RecruitAction action = RecruitAction::kCall;
+  std::string reason;
+  bool operator==(const Recruit&) const = default;
+};
+
 using CommandBody =
     std::variant<CreateNetwork, CreateInvite, RevokeInvite, Join, SetRole, RemoveNode, BanNode, UnbanNode,
-                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent>;
+                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent, Recruit>;
 
 std::string_view CommandName(const CommandBody& body);  // "create_network", ...
 

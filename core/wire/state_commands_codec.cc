@@ -317,6 +317,20 @@ absl::Status Get(const pb::JobEvent& from, JobEvent& c) {
   return Take("node", from.node(), c.node);
 }
 
+void Put(const Recruit& c, pb::Command* to) {
+  pb::Recruit* m = to->mutable_recruit();
+  m->set_job(c.job.value);
+  m->set_node(Raw(c.node));
+  m->set_action(static_cast<uint32_t>(c.action));
+  m->set_reason(c.reason);
+}
+absl::Status Get(const pb::Recruit& from, Recruit& c) {
+  c.job.value = from.job();
+  c.action = static_cast<RecruitAction>(from.action());
+  c.reason = from.reason();
+  return Take("node", from.node(), c.node);
+}
+
 template <typename Body, typename Message>
 absl::Status GetBody(const Message& from, CommandBody& to) {
   return Get(from, to.emplace<Body>());
@@ -340,6 +354,7 @@ absl::Status GetCommandBody(const pb::Command& from, CommandBody& to) {
     case pb::Command::kFinishJob: return GetBody<FinishJob>(from.finish_job(), to);
     case pb::Command::kCancelJob: return GetBody<CancelJob>(from.cancel_job(), to);
     case pb::Command::kJobEvent: return GetBody<JobEvent>(from.job_event(), to);
+    case pb::Command::kRecruit: return GetBody<Recruit>(from.recruit(), to);
     case pb::Command::BODY_NOT_SET: break;
   }
   return absl::InvalidArgumentError(

@@ -40,6 +40,11 @@ std::vector<wire::JobEvent> Absences::Update(const std::vector<state::Job>& jobs
   return events;
 }
 
+bool Absences::Told(JobId job, const NodeId& member) const {
+  const auto absence = absences_.find({job, member});
+  return absence != absences_.end() && absence->second.told;
+}
+
 absl::Duration Absences::Next() const {
   absl::Duration next = absl::InfiniteDuration();
   for (const auto& [where, absence] : absences_) {

@@ -28,6 +28,8 @@ class Absences {
 
   // What is to be told at `now`, which never goes back; of `jobs` the running ones count.
   std::vector<wire::JobEvent> Update(const std::vector<state::Job>& jobs, absl::Duration now);
+  // Whether it was told that `member` of `job` is not online, and it still is not.
+  bool Told(JobId job, const NodeId& member) const;
   // When there will be something to tell if nothing changes; InfiniteDuration: never.
   absl::Duration Next() const;
 

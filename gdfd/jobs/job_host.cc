@@ -114,7 +114,7 @@ const JobTask* JobHost::Find(JobId job) const {
 }
 
 bool JobHost::IsMine(const state::Job& job) const {
-  return absl::c_linear_search(job.members, world_.transport.self());
+  return job.HasPart(world_.transport.self());
 }
 
 absl::Status JobHost::Hold(const state::Job& job) {
@@ -162,11 +162,14 @@ Task<void> JobHost::Reconcile() {
 
 void JobHost::Follow(const state::Job& summary) {
   const auto it = jobs_.find(summary.id);
-  if (it == jobs_.end() ? !IsMine(summary) : it->second->ended()) return;
+  // A member that dropped out and is called back begins anew.
+  const bool begins = it == jobs_.end() ? IsMine(summary)
+                                        : it->second->ended() && summary.IsRecruit(world_.transport.self());
+  if (!begins && (it == jobs_.end() || it->second->ended())) return;
   absl::StatusOr<state::Job> job = world_.state.job(summary.id);
   if (!job.ok()) {
     Log(LogLevel::kError, "job_unreadable", {{"job", ToString(summary.id)}, {"why", job.status()}});
-  } else if (it != jobs_.end()) {
+  } else if (!begins) {
     it->second->Update(*job);
   } else {
     Log(LogLevel::kInfo, "job_begins", {{"job", ToString(job->id)}, {"epoch", job->epoch.value}});
@@ -174,7 +177,8 @@ void JobHost::Follow(const state::Job& summary) {
     if (absl::Status held = Hold(*job); !held.ok()) {
       Log(LogLevel::kWarning, "input_lost", {{"job", ToString(job->id)}, {"why", held}});
     }
-    jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_());
+    jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_(),
+                                               [this] { wake_.Push(true); });
   }
 }
 
@@ -183,7 +187,7 @@ Task<void> JobHost::End(state::Job summary) {
   const auto it = jobs_.find(id);
   if (it != jobs_.end()) {
     // One that was away for longer than the last round is brought no further by the others, whose job is over.
-    const bool near = it->second->progress().round.value + 1 >= summary.rounds_done;
+    const bool near = summary.IsMember(world_.transport.self()) && it->second->progress().round.value + 1 >= summary.rounds_done;
     if (summary.verdict == wire::Verdict::kSucceeded && near && !co_await it->second->WaitForEnd(kEndPatience)) {
       Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
     }

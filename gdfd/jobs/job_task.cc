@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/name.h"
@@ -10,7 +11,7 @@
 #include "core/state/submission.h"
 #include "core/base/text.h"
 #include "gdfd/jobs/device.h"
-#include "gdfd/jobs/scheduler.h"
+#include "gdfd/jobs/job_request.h"
 
 namespace gdf::jobs {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 // committed round between them the node gives the job up.
 constexpr int kMaxStarts = 3;
 constexpr absl::Duration kRestartPause = absl::Seconds(1);
+constexpr absl::Duration kAskAgain = absl::Seconds(30);  // to join: a coordinator that restarted has not heard it
 constexpr absl::Duration kReleasePause =
     absl::Milliseconds(10);  // a write to disk takes about this long
 
@@ -37,11 +39,13 @@ std::string FolderOf(const JobWorld& world, JobId job) {
   return absl::StrCat(world.folder, "/", ToString(job));
 }
 
-JobTask::JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator)
+JobTask::JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator,
+                 std::function<void()> on_end)
     : world_(world),
       job_(std::move(job)),
       activity_("starting"),
       coordinator_(std::move(coordinator)),
+      on_end_(std::move(on_end)),
       tasks_(world.executor) {
   tasks_.Spawn(Run());
 }
@@ -50,10 +54,11 @@ JobTask::~JobTask() { tasks_.Clear(); }
 
 bool JobTask::IsLead() const { return job_.lead == world_.transport.self(); }
 
+// An epoch without this node ends the member here, unless it is one from before it was called.
 void JobTask::Update(const state::Job& job) {
-  if (job.epoch == job_.epoch) return;
+  const bool was_member = job_.IsMember(world_.transport.self());
   job_ = job;
-  if (member_) member_->SetEpoch(EpochOf(job_));
+  if (member_ && (was_member || !IsRecruit())) member_->SetEpoch(EpochOf(job_));
 }
 
 Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
@@ -73,8 +78,9 @@ Task<void> JobTask::Stop() {
 
 rounds::JobProgress JobTask::progress() const {
   rounds::JobProgress progress;
-  if (member_) return member_->progress();
   progress.activity = activity_;
+  if (member_) progress = member_->progress();
+  if (member_ && IsRecruit()) progress.activity = "ready to join";
   return progress;
 }
 
@@ -118,6 +124,7 @@ Task<void> JobTask::Run() {
   activity_ = "ended";
   ended_ = true;
   for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
+  on_end_();
 }
 
 Task<TaskSlots::Slot> JobTask::TakeSlot() {
@@ -174,6 +181,7 @@ Task<void> JobTask::GiveUp(absl::Status why) {
     request.current = job_.epoch;
     request.lost.push_back(world_.transport.self());
     request.reason = std::string(why.message());
+    request.for_good = true;
     told = co_await coordinator_->RequestEpoch(std::move(request));
   }
   if (!told.ok())
@@ -262,17 +270,17 @@ Task<absl::StatusOr<train::LoadResult>> JobTask::Load(train::LoadRequest load) {
 }
 
 Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::vector<train::GpuDevice> gpus, train::LoadRequest load) {
+  if (!job_.HasPart(world_.transport.self())) {
+    co_return absl::AbortedError(absl::StrCat("epoch ", job_.epoch.value, " is without this node"));
+  }
   WorkerRequest request;
   request.what = ToString(job_.id);
   request.gpus = std::move(gpus);
   load.device = request.gpus.empty() ? config::Device::kCpu : config::Device::kGpu;
   GDF_CO_ASSIGN_OR_RETURN(worker_, co_await world_.start_worker(std::move(request)));
-  const auto self = std::find(job_.members.begin(), job_.members.end(), world_.transport.self());
-  if (self == job_.members.end()) {
-    co_return absl::AbortedError(absl::StrCat("epoch ", job_.epoch.value, " is without this node"));
-  }
-  load.member_index = self - job_.members.begin();
-  load.num_members = static_cast<int64_t>(job_.members.size());
+  // A round's plan says anew which member this node is; until it is one, it comes after them.
+  load.member_index = absl::c_find(job_.members, world_.transport.self()) - job_.members.begin();
+  load.num_members = std::max(static_cast<int64_t>(job_.members.size()), load.member_index + 1);
   absl::StatusOr<train::LoadResult> loaded = co_await worker_->Load(std::move(load));
   if (loaded.ok()) {
     Log(LogLevel::kInfo, "worker_loaded",
@@ -281,6 +289,15 @@ Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::vector<train::GpuDe
          {"precision", config::ToString(loaded->precision)}});
   }
   co_return loaded;
+}
+
+Task<void> JobTask::AskToJoin() {
+  while (member_ && IsRecruit()) {
+    rounds::EpochRequest request{job_.id, job_.epoch, {}, "ready to join"};
+    const absl::Status asked = co_await coordinator_->RequestEpoch(std::move(request));
+    if (!asked.ok()) Log(LogLevel::kWarning, "not_asked_to_join", {{"job", ToString(job_.id)}, {"why", asked}});
+    co_await Sleep(world_.executor, kAskAgain);
+  }
 }
 
 Task<absl::Status> JobTask::RunOnce() {
@@ -313,7 +330,11 @@ Task<absl::Status> JobTask::RunOnce() {
       rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
                        std::move(loaded), store_, world_.key, *coordinator_});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
-  member_->SetEpoch(EpochOf(job_));
+  if (IsRecruit()) {
+    tasks_.Spawn(AskToJoin());
+  } else {
+    member_->SetEpoch(EpochOf(job_));
+  }
   co_return co_await member_->WaitForEnd();
 }
 

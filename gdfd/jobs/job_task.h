@@ -1,5 +1,6 @@
 // One job on this node, from its assignment to its end: fetches what it needs, starts the worker,
-// takes part in its rounds, and starts again after a crash.
+// takes part in its rounds, and starts again after a crash. A node that is called to a running job
+// does the same and then waits for the epoch that makes it a member.
 #ifndef GDF_GDFD_JOBS_JOB_TASK_H_
 #define GDF_GDFD_JOBS_JOB_TASK_H_
 
@@ -61,8 +62,9 @@ std::string FolderOf(const JobWorld& world, JobId job);
 // On the executor; not to be destroyed from its own task.
 class JobTask {
  public:
-  // Begins at once. `coordinator` is this job's.
-  JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator);
+  // Begins at once. `coordinator` is this job's; `on_end` is called once it has ended by itself.
+  JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator,
+          std::function<void()> on_end);
   ~JobTask();
 
   // The job's record has changed.
@@ -93,12 +95,16 @@ class JobTask {
   Task<absl::StatusOr<std::vector<train::GpuDevice>>> FindGpus();
   Task<void> GiveUp(absl::Status why);
   Task<void> ReportEvent(wire::Severity severity, std::string text);
+  // While this node is called to the job: says to the coordinators that it is ready.
+  Task<void> AskToJoin();
   bool IsLead() const;
+  bool IsRecruit() const { return job_.IsRecruit(world_.transport.self()); }
 
   JobWorld& world_;
   state::Job job_;
   std::string activity_;
   std::unique_ptr<rounds::Coordinator> coordinator_;
+  const std::function<void()> on_end_;
   config::JobSpec spec_;
   std::optional<train::ExportPlan> plan_;
   bool told_threads_ = false;  // that there are fewer than the job wishes

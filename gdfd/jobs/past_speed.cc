@@ -5,7 +5,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "gdfd/jobs/scheduler.h"
+#include "gdfd/jobs/job_request.h"
 
 namespace gdf::jobs {
 namespace {

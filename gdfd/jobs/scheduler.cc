@@ -9,6 +9,7 @@
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "gdfd/jobs/job_request.h"
 
 namespace gdf::jobs {
 namespace {
@@ -28,84 +29,7 @@ absl::StatusOr<absl::Time> OverdueAt(state::State& state, JobId id) {
   return absl::FromUnixMillis(job.started_unix_ms) + spec->limits.max_wall_time;
 }
 
-schedule::Cost CostOn(const config::JobSpec& spec, const config::ModelShape& shape,
-                      uint64_t text_bytes, bool gpu) {
-  return schedule::EstimateCost({.spec = &spec,
-                                 .shape = shape,
-                                 .dataset_bytes = text_bytes,
-                                 .num_nodes = spec.nodes.max,
-                                 .gpu = gpu,
-                                 .gpus_per_node = spec.nodes.gpus});
-}
-
-absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
-                                                        const membership::Membership& membership) {
-  GDF_ASSIGN_OR_RETURN(std::vector<state::Member> members, state.members());
-  GDF_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state.jobs());
-  const std::vector<NodeId> online = membership.Online();
-  std::vector<schedule::NodeOffer> offers;
-  for (const state::Member& member : members) {
-    if (member.status != state::MemberStatus::kActive) continue;
-    schedule::NodeOffer offer;
-    offer.id = member.id;
-    offer.name = member.profile.name;
-    offer.contributor = member.roles.Has(trust::Role::kContributor);
-    offer.alive = std::binary_search(online.begin(), online.end(), member.id);
-    offer.total_memory_bytes = offer.free_memory_bytes = member.profile.resources.memory_bytes;
-    offer.free_tasks = 1;
-    for (const wire::GpuResource& gpu : member.profile.resources.gpus) {
-      offer.gpus.push_back({gpu.name, gpu.memory_bytes, gpu.memory_bytes});
-    }
-    offers.push_back(std::move(offer));
-  }
-  for (const state::Job& job : jobs) {
-    if (job.phase != state::JobPhase::kRunning) continue;
-    for (schedule::NodeOffer& offer : offers) {
-      if (!absl::c_linear_search(job.members, offer.id)) continue;
-      offer.free_tasks = std::max<int64_t>(0, offer.free_tasks - 1);
-    }
-  }
-  return offers;
-}
-
 }  // namespace
-
-uint64_t TextBytes(const std::vector<wire::JobInput>& inputs) {
-  uint64_t bytes = 0;
-  for (const wire::JobInput& input : inputs) {
-    if (input.name == "data" || input.name == "valid") bytes += input.size_bytes;
-  }
-  return bytes;
-}
-
-absl::StatusOr<config::ModelShape> WithAssumedVocab(const config::ModelShape& shape) {
-  constexpr int64_t kAssumedVocab = 512;
-  if (config::Vocab(shape) != 0) return shape;
-  return config::WithVocab(shape, kAssumedVocab);
-}
-
-schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t text_bytes) {
-  schedule::JobRequest request;
-  request.id = id;
-  request.spec = &spec;
-  if (spec.model.shape) {
-    const config::ModelShape shape =
-        WithAssumedVocab(*spec.model.shape).value_or(*spec.model.shape);
-    request.host_memory_on_cpu = CostOn(spec, shape, text_bytes, false).host_memory;
-    const schedule::Cost on_gpu = CostOn(spec, shape, text_bytes, true);
-    request.host_memory_on_gpu = on_gpu.host_memory;
-    request.gpu_memory = on_gpu.gpu_memory;
-  } else {
-    request.host_memory_on_cpu.Add("stated by the job", spec.nodes.memory_bytes);
-    request.host_memory_on_gpu.Add("stated by the job", spec.nodes.memory_bytes);
-    request.gpu_memory.Add("stated by the job", spec.nodes.gpu_memory_bytes);
-  }
-  return request;
-}
-
-schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec) {
-  return MakeJobRequest(job.id, spec, TextBytes(job.inputs));
-}
 
 Scheduler::Scheduler(net::Transport& transport, state::State& state,
                      membership::Membership& membership)
@@ -117,6 +41,9 @@ Scheduler::Scheduler(net::Transport& transport, state::State& state,
                 [&transport](const NodeId& node) {
                   return node == transport.self() || transport.Connected(node);
                 }),
+      recruiter_(transport.executor().clock(), state, membership,
+                 [this](const NodeId& node) { return membership_.IsOnline(node) || MayStillCome(node); },
+                 [this](JobId job, const NodeId& member) { return absences_.Told(job, member); }),
       began_(transport.executor().clock().Monotonic()),
       tasks_(transport.executor()) {
   for (const NodeId& peer : transport.Peers()) seen_.insert(peer);
@@ -163,7 +90,8 @@ Task<absl::Status> Scheduler::Work() {
   GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
   const absl::Status ended = co_await EndOverdue(jobs);
   const absl::Status told = co_await TellAbsences(jobs);
-  absl::Status done = co_await PlacePending(std::move(jobs));
+  absl::Status done = co_await PlacePending(jobs);
+  done.Update(co_await recruiter_.Work(jobs));
   done.Update(ended);
   done.Update(told);
   co_return done;
@@ -178,7 +106,7 @@ absl::Duration Scheduler::UntilNext() const {
   absl::Time overdue = absl::InfiniteFuture();
   for (const auto& [id, at] : overdue_at_) overdue = std::min(overdue, at);
   return std::min(overdue - Now(),
-                  absences_.Next() - transport_.executor().clock().Monotonic());
+                  std::min(absences_.Next(), recruiter_.Next()) - transport_.executor().clock().Monotonic());
 }
 
 Task<absl::Status> Scheduler::EndOverdue(const std::vector<state::Job>& jobs) {
@@ -227,13 +155,6 @@ Task<absl::Status> Scheduler::TellAbsences(const std::vector<state::Job>& jobs) 
     failed.Update(told.status());
   }
   co_return failed;
-}
-
-absl::StatusOr<schedule::Placement> Preview(state::State& state,
-                                            const membership::Membership& membership,
-                                            const schedule::JobRequest& job) {
-  GDF_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state, membership));
-  return schedule::Place({job}, offers)[0];
 }
 
 absl::StatusOr<Scheduler::Pending*> Scheduler::Read(JobId id) {
@@ -332,8 +253,8 @@ std::vector<NodeId> Scheduler::Staying(const state::Job& job, const NodeId& from
     if (membership_.IsOnline(member) || MayStillCome(member)) group.online.push_back(member);
     if (absl::c_linear_search(lost, member)) known.push_back(member);
   }
-  absl::StatusOr<std::vector<NodeId>> first = state_.epoch_members(job.id, Epoch{1});
-  if (first.ok()) group.placed = first->size();
+  const absl::StatusOr<state::EpochsPast> past = state_.epochs_past(job.id);
+  if (past.ok()) group.placed = past->most_members;
   auto& [epoch, losses] = losses_[job.id];
   if (std::exchange(epoch, job.epoch) != job.epoch) losses = {};
   const absl::Duration now = transport_.executor().clock().Monotonic();
@@ -347,7 +268,12 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
     co_return absl::FailedPreconditionError(
         absl::StrCat("job ", ToString(call.job), " is not running"));
   }
-  if (!absl::c_linear_search(job.members, from)) {
+  if (job.IsRecruit(from)) {
+    absl::Status heard = co_await recruiter_.Hear(job, from, call);
+    wake_.Push(false);
+    co_return heard;
+  }
+  if (!job.IsMember(from)) {
     co_return absl::PermissionDeniedError(
         absl::StrCat("you are no member of job ", ToString(call.job)));
   }
@@ -357,7 +283,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
 
   wire::OpenEpoch open{
       job.id, job.epoch.next(), {}, {}, SafeText(call.reason, wire::kMaxTextBytes)};
-  open.members = Staying(job, from, call.lost);
+  open.members = recruiter_.WithReady(job, spec.nodes.max, Staying(job, from, call.lost));
   if (open.members == job.members) {
     co_return absl::UnavailableError(
         absl::StrCat("job ", ToString(job.id),
@@ -373,7 +299,9 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
                      open.members.size(), " left (", call.reason, ")"));
   }
   open.lead = absl::c_linear_search(open.members, job.lead) ? job.lead : open.members.front();
+  const bool leaves = !absl::c_linear_search(open.members, from);
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
+  if (opened.ok() && leaves) co_return co_await recruiter_.Hear(job, from, call);
   co_return opened.status();
 }
 

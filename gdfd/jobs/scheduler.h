@@ -24,26 +24,9 @@
 #include "core/state/state.h"
 #include "core/wire/membership_messages.h"
 #include "gdfd/jobs/absences.h"
+#include "gdfd/jobs/recruiter.h"
 
 namespace gdf::jobs {
-
-// `shape`, with a vocabulary of 512 ids where it has none: where a job does not state it, it is known
-// only once the data is read. Errors as config::WithVocab.
-absl::StatusOr<config::ModelShape> WithAssumedVocab(const config::ModelShape& shape);
-
-// Bytes of a job's texts, without the files of a model or tokenizer.
-uint64_t TextBytes(const std::vector<wire::JobInput>& inputs);
-
-// What a job costs on a node, for its placement. `text_bytes`: TextBytes of its inputs.
-// `spec.nodes.memory_bytes` counts where the shape is in a model's folder.
-schedule::JobRequest MakeJobRequest(JobId id, const config::JobSpec& spec, uint64_t text_bytes);
-// The same for a job in the record, of which `spec` is the parsed text.
-schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec& spec);
-
-// Where `job` would be placed now, as far as this node knows. Any node, on the executor.
-absl::StatusOr<schedule::Placement> Preview(state::State& state,
-                                            const membership::Membership& membership,
-                                            const schedule::JobRequest& job);
 
 // On the executor; on a coordinator only.
 class Scheduler {
@@ -55,9 +38,10 @@ class Scheduler {
   // Why a pending job waits; empty when it is not known to.
   std::string WaitingFor(JobId job) const;
   // What the method does, for this node itself: opens the epoch after call.current with the members
-  // that schedule::Losses lets stay; their lead stays, or else the first of them leads. OK also
-  // when a later epoch is open already; kUnavailable when all would stay, or fewer than the job's
-  // minimum.
+  // that schedule::Losses lets stay, and those that are ready to join; the lead stays, or else the
+  // first of them leads. OK also when a later epoch is open already; kUnavailable when the members
+  // would be the same, or fewer than the job's minimum. A node that is called to the job says by it
+  // that it is ready (Recruiter).
   Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
 
  private:
@@ -96,6 +80,7 @@ class Scheduler {
   Channel<bool> wake_;  // true: a peer came or went
   std::map<JobId, Pending> pending_;
   Absences absences_;
+  Recruiter recruiter_;
   const absl::Duration began_;
   std::set<NodeId> seen_;  // since then
   std::map<JobId, absl::Time> overdue_at_;  // of the running jobs

@@ -8,6 +8,7 @@
 #include "core/schedule/cost.h"
 #include "gdfd/jobs/past_speed.h"
 #include "gdfd/services/control_service.h"
+#include "gdfd/jobs/job_request.h"
 #include "gdfd/services/to_proto.h"
 
 namespace gdf::services {

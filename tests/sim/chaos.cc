@@ -175,13 +175,14 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
   } else if (!streams && factors.Below(4) == 2) {
     Factorise(factors, options);
   }
+  options.returns = SeededRng(MixSeed(seed, 0x72657475726e)).Below(3) != 1;
   SimJob job(seed, options);
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps, ", options.delay_steps, " of them delay; ", options.num_params,
                      " parameters in ", options.fragments, " fragments as ",
                      options.rank > 0 ? config::PowerSgdName(options.rank) : options.codecs.back().ToString(), "; ",
-                     options.sites.size(), " sites"));
+                     options.sites.size(), " sites", options.returns ? "; nodes that drop out come back" : ""));
     job.set_say(say);
   }
   Chaos chaos(job, rng, say);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/check.h"
@@ -77,7 +78,10 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     job_.Say(absl::StrCat("round ", report.round.value, " reported by node ", job_.IndexOf(self_)));
     if (job_.on_report_) job_.on_report_(report);
     co_await Sleep(job_.executor_, job_.Delay());
-    if (report.epoch == job_.epoch().epoch) job_.reports_.push_back(std::move(report));
+    if (report.epoch == job_.epoch().epoch) {
+      job_.reports_.push_back(std::move(report));
+      job_.TakeBack();
+    }
     co_await Sleep(job_.executor_, job_.Delay());
     co_return absl::OkStatus();
   }
@@ -232,10 +236,12 @@ Task<void> SimJob::RunNode(Node* node) {
       }
       Say(absl::StrCat("node ", IndexOf(node->id), " starts at round ", begins.value));
       node->restored = true;
-      node->instance->member.SetEpoch(epoch());
+      node->stands_by = options_.returns && !epoch().Has(node->id);
+      Tell(*node);
       end = co_await node->instance->member.WaitForEnd();
     }
-    if (end.ok() || absl::IsAborted(end) || ++starts >= kMaxStarts || finished()) {
+    const bool out = absl::IsAborted(end) && !options_.returns;
+    if (end.ok() || out || (!absl::IsAborted(end) && ++starts >= kMaxStarts) || finished()) {
       Say(absl::StrCat("node ", IndexOf(node->id), " ends: ", end.ToString()));
       node->ended = end;
       co_return;
@@ -283,17 +289,14 @@ absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochReque
   }
   losses_.Hear(from, request.lost, executor_.Monotonic());
   wire::EpochRecord next{now.epoch.next(), {}, losses_.Staying(group, executor_.Monotonic())};
+  AddReturned(next.members);
   if (next.members == now.members) return absl::UnavailableError("the job keeps its nodes");
   if (next.members.empty() || static_cast<int>(next.members.size()) < options_.min_nodes) {
     return absl::UnavailableError(absl::StrCat("the job needs ", options_.min_nodes, " nodes and has ",
                                                next.members.size(), " left"));
   }
   next.lead = next.Has(now.lead) ? now.lead : next.members.front();
-  Say(absl::StrCat("epoch ", next.epoch.value, " of ", next.members.size(), " led by node ", IndexOf(next.lead),
-                   ", asked for by node ", IndexOf(from), ": ", request.reason));
-  epochs_.push_back(std::move(next));
-  losses_ = {};
-  Announce();
+  Open(std::move(next), absl::StrCat("asked for by node ", IndexOf(from), ": ", request.reason));
   return absl::OkStatus();
 }
 
@@ -301,9 +304,37 @@ void SimJob::Announce() {
   for (int i = 0; i < size(); ++i) {
     executor_.PostAfter(Delay(), [this, i] {
       Node& node = *nodes_[i];
-      if (node.transport && node.instance && node.restored) node.instance->member.SetEpoch(epoch());
+      if (node.transport && node.instance && node.restored) Tell(node);
     });
   }
+}
+
+void SimJob::Tell(Node& node) {
+  if (node.stands_by && !epoch().Has(node.id)) return;
+  node.stands_by = false;
+  node.instance->member.SetEpoch(epoch());
+}
+
+void SimJob::AddReturned(std::vector<NodeId>& members) const {
+  for (const auto& node : nodes_) {
+    const bool there = node->transport && node->instance && node->restored && node->stands_by && !node->ended;
+    if (there && !absl::c_linear_search(members, node->id)) members.push_back(node->id);
+  }
+  absl::c_sort(members, [this](const NodeId& a, const NodeId& b) { return IndexOf(a) < IndexOf(b); });
+}
+
+void SimJob::TakeBack() {
+  if (finish_) return;
+  wire::EpochRecord next{epoch().epoch.next(), epoch().lead, epoch().members};
+  AddReturned(next.members);
+  if (next.members.size() > epoch().members.size()) Open(std::move(next), "nodes are back");
+}
+
+void SimJob::Open(wire::EpochRecord next, const std::string& why) {
+  Say(absl::StrCat("epoch ", next.epoch.value, " of ", next.members.size(), " led by node ", IndexOf(next.lead), ": ", why));
+  epochs_.push_back(std::move(next));
+  losses_ = {};
+  Announce();
 }
 
 absl::Status SimJob::OnFinish(const NodeId& from, const wire::FinishJob& finish) {

@@ -43,6 +43,7 @@ struct JobOptions {
   std::vector<std::pair<int, int>> near = {};  // nodes on one local network: sites are measured
   int64_t checkpoint_every = 1;
   absl::Duration round_deadline = absl::Minutes(2);
+  bool returns = false;  // nodes that dropped out stand by, and are members again from the round after the next report on
   NetworkOptions network = {};
 };
 
@@ -141,11 +142,16 @@ class SimJob {
     std::optional<absl::Status> ended;
     RoundId seen;           // newest committed round that this node has shown
     bool restored = false;  // since its start
+    bool stands_by = false;  // until an epoch has it
   };
   class NodeCoordinator;
 
   SimWorkerOptions WorkerOptions(const Node& node);
   Task<void> RunNode(Node* node);
+  void Tell(Node& node);
+  void AddReturned(std::vector<NodeId>& members) const;
+  void TakeBack();
+  void Open(wire::EpochRecord next, const std::string& why);
   void Announce();
   void Observe();
   void Say(const std::string& what);

@@ -153,8 +153,7 @@ class JobNetwork {
     node.swarm = std::make_unique<swarm::Swarm>(
         *node.transport, pool_, node.chunks, [&node](JobId id, NodeId peer) {
           absl::StatusOr<state::Job> job = node.state->job(id);
-          return job.ok() && job->phase != state::JobPhase::kFinished &&
-                 std::find(job->members.begin(), job->members.end(), peer) != job->members.end();
+          return job.ok() && job->phase != state::JobPhase::kFinished && job->HasPart(peer);
         });
     node.job_slots = TaskSlots(node.tasks);
     JobWorld world{executor_,

@@ -1,4 +1,5 @@
 #include "tests/unit/jobs/job_network.h"
+#include "gdfd/jobs/job_request.h"
 
 namespace gdf::jobs {
 namespace {

@@ -478,6 +478,98 @@ TEST_CASE("All nodes are killed and started again: the job goes on by itself") {
   CHECK(net.Job(id).rounds_done == 3);
 }
 
+// Rounds take about two seconds here.
+TEST_CASE("A member that dropped out is called back, has the parameters at once, and takes part again") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  net.Add({Role::kContributor});
+  net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n", "", 200));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 3; }));
+  REQUIRE(net.Job(id).members.size() == 3);
+  JobNetwork::Node& away = net.Job(id).lead == net.node(3).id() ? net.node(2) : net.node(3);
+  const auto back = [&] { return net.Job(id).IsMember(away.id()); };
+  net.Crash(away);
+  REQUIRE(net.Comes([&] { return net.Job(id).members.size() == 2; }));
+  const uint64_t without = net.Job(id).rounds_done;
+  SECTION("when it is online again") {
+    REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= without + 10; }));
+    CHECK(net.Job(id).recruits.empty());
+    net.Start(away);
+    REQUIRE(net.Comes(back, absl::Seconds(20)));
+    REQUIRE(net.Comes([&] { return net.Job(id).metrics.contributors == 3; }, absl::Seconds(20)));
+  }
+  SECTION("when it is lost again while it loads") {
+    away.fault = [&](std::string_view call, RoundId) {
+      return call == "load" ? absl::UnavailableError("no memory yet") : absl::OkStatus();
+    };
+    net.Start(away);
+    REQUIRE(net.Comes([&] { return net.Job(id).IsRecruit(away.id()); }));
+    net.Crash(away);
+    REQUIRE(net.Comes([&] { return net.HasEvent(" is called no more: it is not online"); }));
+    CHECK(net.Job(id).recruits.empty());
+    away.fault = nullptr;
+    net.Start(away);
+    net.Pass(absl::Seconds(10));
+    CHECK(net.Job(id).recruits.empty());  // not at once the second time
+    REQUIRE(net.Comes(back, absl::Minutes(1)));
+  }
+  SECTION("when the coordinator restarted meanwhile, too") {
+    net.Start(away);
+    REQUIRE(net.Comes([&] { return net.Job(id).IsRecruit(away.id()); }));
+    net.Crash(net.coordinator());
+    net.Start(net.coordinator());
+    REQUIRE(net.Comes(back, absl::Minutes(2)));
+  }
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+  CHECK(net.Job(id).rounds_done == 200);
+  const Digest theta = net.Job(id).theta;
+  REQUIRE(net.Comes([&] { return away.host->Find(id) == nullptr; }));
+  const auto artifacts = net.Await(away.host->Open(id));
+  REQUIRE(artifacts.ok());
+  CHECK((*artifacts)->state->id.theta == theta);  // of its own disk
+}
+
+TEST_CASE("A node that comes to the network while a job runs joins it, up to as many as the job may have") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 1\n  max: 2\n", "", 100));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 1; }));
+  auto& n2 = net.Add({Role::kContributor});
+  REQUIRE(net.Comes([&] { return net.Job(id).IsMember(n2.id()); }));
+  CHECK(net.HasEvent(absl::StrCat("with 2 nodes: node ", n2.id().Short(), " joins")));
+  auto& n3 = net.Add({Role::kContributor});
+  net.Pass(absl::Seconds(20));
+  CHECK_FALSE(net.Job(id).HasPart(n3.id()));
+  SECTION("its place goes to another when it stays away") {
+    net.Crash(n2);
+    REQUIRE(net.Comes([&] { return net.Job(id).IsMember(n3.id()); }));
+    net.Start(n2);
+    net.Pass(absl::Seconds(20));
+    CHECK_FALSE(net.Job(id).HasPart(n2.id()));
+  }
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+}
+
+TEST_CASE("A job below its minimum goes on with another node in the place of one that stays away") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  count: 2\n", "", 20));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 2; }));
+  net.Crash(n2);
+  net.Pass(absl::Minutes(2));
+  CHECK(net.Job(id).IsMember(n2.id()));  // it waits
+  CHECK(net.Job(id).rounds_done < 20);
+  auto& n3 = net.Add({Role::kContributor});
+  REQUIRE(net.Comes([&] { return net.Job(id).IsMember(n3.id()); }));
+  CHECK_FALSE(net.Job(id).IsMember(n2.id()));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+}
+
 TEST_CASE("A worker that dies is started again, and given up after three times") {
   JobNetwork net;
   net.Add(RoleSet::All());
@@ -502,16 +594,17 @@ TEST_CASE("A worker that dies is started again, and given up after three times")
     CHECK(net.HasEvent("starts again after: "));
     CHECK(net.HasEvent("killed by SIGSEGV"));
   }
-  SECTION("always, on a member: it is left out") {
+  SECTION("always, on a member: it is called again, and then no more") {
     limit = 1000;
-    const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n"));
+    const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n", "", 300));
     REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning; }));
     failing = net.Job(id).lead == n3.id() ? &n2 : &n3;
     failing->fault = fail;
     REQUIRE(net.Finishes(id));
     CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
     CHECK(net.Job(id).members.size() == 2);
-    CHECK(failing->workers <= 3);
+    CHECK(net.HasEvent(absl::StrCat("job j1: node ", failing->id().Short(), " is not called again: killed by SIGSEGV")));
+    CHECK(failing->workers == Recruiter::kMaxFailures);
   }
   SECTION("always, everywhere: the job fails and says why") {
     limit = 1000;

@@ -137,6 +137,53 @@ TEST_CASE("the members of earlier epochs stay on record, within bounds") {
   CHECK(w.state->epoch_members({j}, {1})->size() == 2);  // where the job began
 }
 
+TEST_CASE("nodes are called to a running job by a coordinator, and are members from the epoch that has them") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  using wire::RecruitAction;
+  const auto recruit = [&](std::string_view node, RecruitAction action) {
+    return wire::Recruit{{j}, IdOf(node), action, "why"};
+  };
+  w.Refused("c", recruit("b", RecruitAction::kCall), StatusCode::kFailedPrecondition, "is not running");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a"})).ok());
+  w.Refused("a", recruit("b", RecruitAction::kCall), StatusCode::kPermissionDenied, "only a coordinator may call nodes");
+  w.Refused("c", recruit("a", RecruitAction::kCall), StatusCode::kFailedPrecondition, "is a member of job");
+  w.Refused("c", recruit("s", RecruitAction::kCall), StatusCode::kPermissionDenied, "to take part in a job");
+  REQUIRE(w.Do("c", recruit("b", RecruitAction::kCall)).ok());
+  w.Refused("c", recruit("b", RecruitAction::kCall), StatusCode::kFailedPrecondition, "is called already");
+  CHECK(w.state->job({j})->recruits == std::vector<NodeId>{IdOf("b")});
+  CHECK((*w.state->jobs())[0].IsRecruit(IdOf("b")));
+  CHECK((*w.state->jobs())[0].HasPart(IdOf("a")));
+  SECTION("a member is a recruit no more") {
+    REQUIRE(w.Do("c", World::EpochOf(j, 2, {"a", "b"})).ok());
+    CHECK(w.state->job({j})->recruits.empty());
+    CHECK(w.state->epochs_past({j})->most_members == 2);
+    REQUIRE(w.Do("c", World::EpochOf(j, 3, {"b"})).ok());
+    const EpochsPast past = *w.state->epochs_past({j});
+    CHECK(past.most_members == 2);
+    CHECK(past.members.size() == 2);
+  }
+  SECTION("who is dismissed may be called again, who is excluded may not") {
+    REQUIRE(w.Do("c", recruit("b", RecruitAction::kDismiss)).ok());
+    CHECK(w.state->job({j})->recruits.empty());
+    REQUIRE(w.Do("c", recruit("b", RecruitAction::kCall)).ok());
+    REQUIRE(w.Do("c", recruit("b", RecruitAction::kExclude)).ok());
+    CHECK(w.state->job({j})->recruits.empty());
+    CHECK(w.state->job({j})->excluded == std::vector<NodeId>{IdOf("b")});
+    REQUIRE(w.Do("c", recruit("b", RecruitAction::kDismiss)).ok());
+    w.Refused("c", recruit("b", RecruitAction::kCall), StatusCode::kFailedPrecondition, "is excluded");
+  }
+  SECTION("under its new id when it replaces its key") {
+    const std::string record = trust::KeyRotation::Make(w.state->network()->id, KeyOf("b"), KeyOf("b2"), w.now_ms());
+    REQUIRE(w.Do("b", wire::RotateKey{record}).ok());
+    CHECK(w.state->job({j})->recruits == std::vector<NodeId>{IdOf("b2")});
+  }
+  SECTION("a job that has ended has none") {
+    REQUIRE(w.Do("c", World::Finish(j, 1, wire::Verdict::kFailed)).ok());
+    CHECK(w.state->job({j})->recruits.empty());
+  }
+}
+
 TEST_CASE("rounds are reported by the lead of the current epoch, forwards") {
   JobWorld w;
   const uint64_t j = w.Submit();

@@ -44,11 +44,12 @@ TEST_CASE("membership messages survive encoding, with all fields") {
   CHECK(chunk.job == JobId{3});
   CHECK(chunk.id == HashBytes("chunk"));
   const EpochCall epoch =
-      *DecodeEpochCall(Encode(EpochCall{JobId{3}, Epoch{2}, {Node("a")}, "θ lost"}));
+      *DecodeEpochCall(Encode(EpochCall{JobId{3}, Epoch{2}, {Node("a")}, "θ lost", true}));
   CHECK(epoch.job == JobId{3});
   CHECK(epoch.current == Epoch{2});
   CHECK(epoch.lost == std::vector<NodeId>{Node("a")});
   CHECK(epoch.reason == "θ lost");
+  CHECK(epoch.for_good);
 }
 
 TEST_CASE("a watch update tells nobody online from no news of who is") {

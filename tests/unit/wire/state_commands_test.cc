@@ -47,7 +47,8 @@ std::vector<CommandBody> Bodies() {
           ReportJob{{1}, {2}, {3}, d, Metrics(), "going well"},
           FinishJob{{1}, {2}, Verdict::kSucceeded, "done", d, 40},
           CancelJob{{1}, "why"},
-          JobEvent{{1}, Node("a"), Severity::kError, "crashed"}};
+          JobEvent{{1}, Node("a"), Severity::kError, "crashed"},
+          Recruit{{1}, Node("a"), RecruitAction::kExclude, "crashed"}};
 }
 
 Command Of(CommandBody body) {
@@ -109,6 +110,8 @@ TEST_CASE("numbers and lengths out of bounds are refused by name") {
   Refused(FinishJob{{1}, {1}, Verdict::kNone, "", {}, 0}, "verdict is 0");
   Refused(FinishJob{{1}, {1}, static_cast<Verdict>(4), "", {}, 0}, "verdict is 4");
   Refused(JobEvent{{1}, a, static_cast<Severity>(3), ""}, "severity is 3");
+  Refused(Recruit{{1}, a, static_cast<RecruitAction>(3), ""}, "action is 3");
+  Refused(Recruit{{0}, a, RecruitAction::kCall, ""}, "job is 0");
   Refused(OpenEpoch{{1}, {1}, {}, a, ""}, "number of members is 0");
   Refused(OpenEpoch{{1}, {1}, {a, a}, a, ""}, "is listed twice");
   Refused(OpenEpoch{{1}, {1}, {a}, Node("b"), ""}, "is not one of the members");

@@ -1,0 +1,133 @@
+#include "gdfd/jobs/recruiter.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/name.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "gdfd/jobs/job_request.h"
+
+namespace gdf::jobs {
+namespace {
+
+// A job that has its minimum and so few rounds left is over before a node has loaded it.
+constexpr uint64_t kFewRounds = 2;
+
+}  // namespace
+
+Task<absl::Status> Recruiter::Record(JobId job, NodeId node, wire::RecruitAction action, std::string reason) {
+  wire::Recruit recruit{job, node, action, SafeText(reason, wire::kMaxTextBytes)};
+  absl::StatusOr<wire::CommandResult> result = co_await membership_.ProposeChecked(std::move(recruit));
+  co_return result.status();
+}
+
+absl::StatusOr<Recruiter::Running*> Recruiter::Find(const state::Job& job) {
+  const auto known = running_.find(job.id);
+  if (known != running_.end()) return &known->second;
+  GDF_ASSIGN_OR_RETURN(const state::Job whole, state_.job(job.id));
+  GDF_ASSIGN_OR_RETURN(config::JobSpec spec, config::ParseJobSpec(whole.spec_yaml, ToString(job.id)));
+  Running& running = running_[job.id];
+  running.spec = std::move(spec);
+  running.request = MakeJobRequest(whole, running.spec);
+  return &running;
+}
+
+Task<absl::Status> Recruiter::Hear(state::Job job, NodeId from, wire::EpochCall call) {
+  GDF_CO_ASSIGN_OR_RETURN(Running* const running, Find(job));
+  if (absl::c_linear_search(call.lost, from)) {
+    if (++running->failures[from] < kMaxFailures && !call.for_good) co_return absl::OkStatus();
+    co_return co_await Record(job.id, from, wire::RecruitAction::kExclude, std::move(call.reason));
+  }
+  if (running->ready.insert(from).second) running->ready_since = job.rounds_done;
+  co_return absl::OkStatus();
+}
+
+std::vector<NodeId> Recruiter::WithReady(const state::Job& job, int64_t max, std::vector<NodeId> staying) const {
+  const auto running = running_.find(job.id);
+  if (running == running_.end()) return staying;
+  for (const NodeId& node : running->second.ready) {
+    const bool joins = job.IsRecruit(node) && !absl::c_linear_search(staying, node) && present_(node);
+    if (joins && static_cast<int64_t>(staying.size()) < max) staying.push_back(node);
+  }
+  absl::c_sort(staying);
+  return staying;
+}
+
+Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
+  std::erase_if(jobs, [](const state::Job& job) { return job.phase != state::JobPhase::kRunning; });
+  std::vector<JobId> ids;
+  for (const state::Job& job : jobs) ids.push_back(job.id);
+  absl::c_sort(ids);
+  recruits_.Keep(ids);
+  std::erase_if(running_, [&](const auto& entry) { return !absl::c_binary_search(ids, entry.first); });
+  if (jobs.empty()) co_return absl::OkStatus();
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
+  const bool weigh = weighed_ != offers || clock_.Monotonic() >= weigh_again_;
+  weighed_ = std::move(offers);
+  absl::Status failed;
+  for (const state::Job& job : jobs) {
+    absl::StatusOr<Running*> running = Find(job);
+    absl::Status done = running.status();
+    if (running.ok()) done = co_await Work(job, **running, weigh);
+    failed.Update(done);
+  }
+  weigh_again_ = Next();
+  co_return failed;
+}
+
+Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh) {
+  std::vector<NodeId> with_part = job.members;
+  with_part.insert(with_part.end(), job.recruits.begin(), job.recruits.end());
+  recruits_.Follow(job.id, with_part, clock_.Monotonic());
+  std::erase_if(running.ready, [&](const NodeId& node) { return !job.IsRecruit(node); });
+  if (!running.ready.empty() && job.rounds_done > running.ready_since) co_return co_await TakeIn(job, running);
+
+  const size_t present = static_cast<size_t>(
+      absl::c_count_if(job.members, [&](const NodeId& member) { return !lost_(job.id, member); }));
+  const size_t max = static_cast<size_t>(running.spec.nodes.max);
+  size_t places = max - std::min(max, present);
+  for (const NodeId& node : job.recruits) {
+    const bool stays = present_(node) && places > 0;
+    if (stays) {
+      --places;
+      continue;
+    }
+    std::string why = present_(node) ? "the job has all its nodes" : "it is not online";
+    GDF_CO_RETURN_IF_ERROR(co_await Record(job.id, node, wire::RecruitAction::kDismiss, std::move(why)));
+  }
+  const bool near_end = present >= static_cast<size_t>(running.spec.nodes.min) &&
+                        job.rounds_done + kFewRounds >= job.planned_rounds;
+  if (places == 0 || near_end || (!weigh && running.unfilled == places)) co_return absl::OkStatus();
+  co_return co_await Call(std::move(job), running, places);
+}
+
+Task<absl::Status> Recruiter::TakeIn(state::Job job, const Running& running) {
+  wire::OpenEpoch open{job.id, job.epoch.next(), WithReady(job, running.spec.nodes.max, job.members), job.lead, ""};
+  for (const NodeId& node : open.members) {
+    if (!job.IsMember(node)) absl::StrAppend(&open.reason, open.reason.empty() ? "" : ", ", "node ", node.Short(), " joins");
+  }
+  if (open.members.size() == job.members.size()) co_return absl::OkStatus();
+  open.reason = SafeText(open.reason, wire::kMaxTextBytes);
+  absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
+  co_return opened.status();
+}
+
+Task<absl::Status> Recruiter::Call(state::Job job, Running& running, size_t places) {
+  running.unfilled = places;
+  schedule::Recruits::Vacancy vacancy{job.id, places, schedule::Able(running.request, *weighed_), {}};
+  std::erase_if(vacancy.candidates, [&](const NodeId& node) {
+    return job.HasPart(node) || absl::c_linear_search(job.excluded, node);
+  });
+  if (vacancy.candidates.empty()) co_return absl::OkStatus();
+  GDF_CO_ASSIGN_OR_RETURN(state::EpochsPast past, state_.epochs_past(job.id));
+  vacancy.was_member = std::move(past.members);
+  for (const NodeId& node : recruits_.Choose(vacancy, clock_.Monotonic())) {
+    std::string why = absl::c_binary_search(vacancy.was_member, node) ? "it was a member before" : "there is a place";
+    GDF_CO_RETURN_IF_ERROR(co_await Record(job.id, node, wire::RecruitAction::kCall, std::move(why)));
+  }
+  co_return absl::OkStatus();
+}
+
+}  // namespace gdf::jobs
