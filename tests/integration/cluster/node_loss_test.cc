@@ -88,6 +88,40 @@ TEST_CASE("a member that stays away is left out, and finds the job's end when it
   CHECK(victim.Ask({"job", "show", job})["job"]["phase"] == "cancelled");
 }
 
+TEST_CASE("a member that was left out is called back, and a node that is new takes a free place") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = 100'000, .nodes_min = 1, .nodes_max = 4});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  const auto with = [&log](uint64_t members) {
+    return log.Await("a round with so many contributions", [members](const Json& update) {
+      return update["type"] == "round" && update["round"]["members"] == members;
+    });
+  };
+  with(3);
+  Node& lead = LeadOf(cluster, job);
+  Node& victim = &lead == &cluster.node(1) ? cluster.node(2) : cluster.node(1);
+  victim.Kill(SIGKILL);
+  with(2);
+  log.AwaitEvent("with 2 nodes");
+  victim.Start();
+  log.AwaitEvent("is called to join: it was a member before");
+  log.AwaitEvent("with 3 nodes");
+  with(3);
+  Node& fresh = cluster.AddNode();
+  fresh.Start();
+  cluster.Join(fresh);
+  log.AwaitEvent("is called to join: there is a place");
+  log.AwaitEvent("with 4 nodes");
+  with(4);
+  CHECK(cluster.node(0).Ctl({"job", "cancel", job}).code == 0);
+  const Json end = log.AwaitEnd();
+  CHECK(end["members"].size() == 4);
+  // The newcomer has what the others have.
+  const std::string folder = cluster.folder() + "/export";
+  CHECK(fresh.Ctl({"job", "export", job, folder}).code == 0);
+}
+
 TEST_CASE("a job whose lead is killed gets another lead") {
   Cluster cluster(4);
   const std::string job = SubmitOn(cluster, {1, 2, 3}, 2);  // none of them coordinates
