@@ -112,9 +112,8 @@ TEST_CASE("a worker that hangs is left behind when the round's deadline has pass
   const pid_t worker = WorkerOf(node);
   kill(worker, SIGSTOP);
   log.AwaitEvent("lost node");
-  const Json end = log.AwaitEnd();
-  CHECK(end["phase"] == "succeeded");
-  CHECK(end["members"].size() == 2);
+  log.AwaitEvent("with 2 nodes");
+  CHECK(log.AwaitEnd()["phase"] == "succeeded");
   CHECK(AwaitEnd(worker));  // it was ended although it could not answer
   node.Ask({"status"});
 }
