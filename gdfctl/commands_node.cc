@@ -26,6 +26,7 @@ std::string Machine(const control::Node& node) {
 
 std::string Presence(const control::Node& node, const Style& style) {
   if (node.state != "active") return Paint(style, Color::kRed, node.state);
+  if (node.online && node.paused) return Paint(style, Color::kYellow, "paused");
   return node.online ? Paint(style, Color::kGreen, "online") : Paint(style, Color::kDim, "offline");
 }
 

@@ -52,6 +52,11 @@ std::string Render(const control::NodeStatus& status, absl::Time now, const Styl
       {"sandbox", status.sandbox.empty() ? "not tried yet: the first job here does" : absl::StrJoin(status.sandbox, ", ")},
       {"gdfd", absl::StrCat(status.version, ", started ", FormatAge(status.started, now))},
       {"jobs", absl::StrCat(status.jobs_running, " running, ", status.jobs_pending, " waiting")}};
+  if (status.paused) {
+    const bool resumes = status.paused_until != absl::InfinitePast();
+    fields.emplace_back("paused", absl::StrCat(resumes ? "until " + UtcText(status.paused_until) : "until gdfctl resume",
+                                               status.running_here > 0 ? ", once the round has ended" : ": takes no work"));
+  }
   for (const control::Gpu& gpu : status.gpus) {
     fields.emplace_back("GPU", absl::StrCat(Printable(gpu.name), "  ", HumanBytes(gpu.memory_bytes)));
   }

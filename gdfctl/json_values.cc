@@ -30,6 +30,7 @@ Json ToJson(const control::Node& node) {
           {"roles", node.roles},
           {"state", node.state},
           {"online", node.online},
+          {"paused", node.paused},
           {"coordinator", node.coordinator},
           {"addresses", node.addresses},
           {"cpu_threads", node.cpu_threads},
@@ -124,7 +125,10 @@ Json ToJson(const control::NodeStatus& status) {
           {"started", TimeJson(status.started)},
           {"chunk_bytes", status.chunk_bytes},
           {"chunk_cap_bytes", status.chunk_cap_bytes},
-          {"gpus", GpusJson(status.gpus)}};
+          {"gpus", GpusJson(status.gpus)},
+          {"paused", status.paused},
+          {"paused_until", TimeJson(status.paused_until)},
+          {"running_here", status.running_here}};
 }
 
 Json ToJson(const control::Invite& invite) {

@@ -197,6 +197,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       *key,
       [this](jobs::WorkerRequest request) { return StartWorker(std::move(request)); },
       config.state_dir + "/jobs",
+      config.state_dir + "/paused",
       config.limits.cpu_threads,
       [this] { return gpus->Wait(); },
       jobs::InputBudget(config.limits.disk_cache_bytes),
@@ -213,6 +214,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
   membership->OnRefused([this](const absl::Status& why) { OnRefused(why); });
   membership->Start(Profile());
+  jobs::TellPauses(*jobs, *membership);
   FindGpus();
   MapPort();
   ServeScheduling();

@@ -186,6 +186,16 @@ absl::StatusOr<std::vector<Invite>> Client::ListInvites() {
   return invites;
 }
 
+absl::StatusOr<uint32_t> Client::Pause(absl::Duration time, bool now) {
+  v1::PauseRequest request;
+  request.set_seconds(absl::ToInt64Seconds(time));
+  request.set_now(now);
+  GDF_ASSIGN_OR_RETURN(const v1::PauseReply reply, impl_->Call(&v1::Control::Stub::Pause, request));
+  return reply.running();
+}
+
+absl::Status Client::Resume() { return impl_->Call(&v1::Control::Stub::Resume, v1::ResumeRequest()).status(); }
+
 absl::Status Client::RevokeInvite(const std::string& id) {
   v1::RevokeInviteRequest request;
   request.set_id(id);

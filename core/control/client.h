@@ -96,6 +96,10 @@ class Client {
   absl::StatusOr<PingResult> Ping(const std::string& node);
   absl::Status ChangeNode(const std::string& node, NodeChange change, const std::string& roles = "");
 
+  // ZeroDuration: until Resume. How many jobs were on this node.
+  absl::StatusOr<uint32_t> Pause(absl::Duration time, bool now);
+  absl::Status Resume();
+
   // `progress` is told the bytes sent so far.
   absl::StatusOr<UploadResult> Upload(const std::string& manifest_name, std::vector<UploadFile> files,
                                       const std::function<void(uint64_t)>& progress);

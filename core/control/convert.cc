@@ -53,6 +53,7 @@ Node FromProto(const v1::Node& in) {
   out.roles = in.roles();
   out.state = in.state();
   out.online = in.online();
+  out.paused = in.paused();
   out.coordinator = in.coordinator();
   out.addresses.assign(in.addresses().begin(), in.addresses().end());
   out.cpu_threads = in.cpu_threads();
@@ -139,6 +140,9 @@ NodeStatus FromProto(const v1::StatusReply& in) {
   out.chunk_bytes = in.chunk_bytes();
   out.chunk_cap_bytes = in.chunk_cap_bytes();
   for (const v1::Gpu& gpu : in.gpus()) out.gpus.push_back(FromProto(gpu));
+  out.paused = in.paused();
+  out.paused_until = TimeFrom(in.paused_until_unix_ms());
+  out.running_here = in.running_here();
   return out;
 }
 

@@ -31,6 +31,7 @@ struct Node {
   std::string roles;  // "submitter,contributor"
   std::string state;
   bool online = false;
+  bool paused = false;
   bool coordinator = false;
   std::vector<std::string> addresses;
   uint32_t cpu_threads = 0;
@@ -112,6 +113,9 @@ struct NodeStatus {
   uint64_t chunk_bytes = 0;
   uint64_t chunk_cap_bytes = 0;
   std::vector<Gpu> gpus;  // that this node's workers can use
+  bool paused = false;
+  absl::Time paused_until;  // InfinitePast: until it is resumed
+  uint32_t running_here = 0;
 };
 
 struct Invite {

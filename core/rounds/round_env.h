@@ -19,6 +19,7 @@
 #include "core/net/transport.h"
 #include "core/train/worker_session.h"
 #include "core/trust/node_key.h"
+#include "core/wire/membership_messages.h"
 #include "core/wire/round_messages.h"
 #include "core/wire/state_commands.h"
 
@@ -31,7 +32,7 @@ struct EpochRequest {
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;
-  bool for_good = false;  // this node cannot take part, and is not to be called again
+  wire::Leaving leaving = wire::Leaving::kFailed;  // where this node names itself as lost
 };
 
 // The network's coordinators as a job's members see them. Calls may be repeated; kUnavailable: try again later.

@@ -30,7 +30,7 @@ struct NodeOffer {
   NodeId id;
   std::string name;
   bool contributor = false;
-  bool alive = false;
+  bool alive = false;  // online, and not paused by its owner
   uint64_t total_memory_bytes = 0;  // that tasks may use at all
   uint64_t free_memory_bytes = 0;
   std::vector<GpuOffer> gpus;

@@ -70,7 +70,7 @@ std::string Encode(const EpochCall& message) {
   out.set_current(message.current.value);
   for (const NodeId& id : message.lost) out.add_lost(Raw(id.digest()));
   out.set_reason(SafeText(message.reason, kMaxEpochReasonBytes));
-  out.set_for_good(message.for_good);
+  out.set_leaving(static_cast<uint32_t>(message.leaving));
   return out.SerializeAsString();
 }
 
@@ -128,7 +128,11 @@ absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes) {
                                                    " lost nodes and a reason of ",
                                                    in.reason().size(), " bytes"));
   }
-  EpochCall out{JobId{in.job()}, Epoch{in.current()}, {}, in.reason(), in.for_good()};
+  EpochCall out{JobId{in.job()}, Epoch{in.current()}, {}, in.reason(),
+                static_cast<Leaving>(in.leaving())};
+  if (out.leaving < Leaving::kFailed || out.leaving > Leaving::kPaused) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch call with leaving ", in.leaving(), ", expected 0 to 2"));
+  }
   for (const std::string& raw : in.lost()) {
     GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
     out.lost.push_back(NodeId(digest));

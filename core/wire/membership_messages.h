@@ -51,6 +51,13 @@ struct ChunkCall {
   Digest id;
 };
 
+// Why a node leaves a job by itself.
+enum class Leaving {
+  kFailed = 0,   // its worker or its disk did, or it is too slow
+  kForGood = 1,  // it cannot take part, and is not to be called again
+  kPaused = 2,   // its owner has paused it
+};
+
 // A member of a job asks a coordinator: "open an epoch after `current` without `lost`". A node that is called to the job:
 // "I am ready to join".
 struct EpochCall {
@@ -58,7 +65,8 @@ struct EpochCall {
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;  // encoding cuts it at kMaxEpochReasonBytes
-  bool for_good = false;  // the sender cannot take part, and is not to be called again
+  // Where the sender names itself as lost.
+  Leaving leaving = Leaving::kFailed;
 };
 
 std::string Encode(const JoinCall& message);

@@ -46,6 +46,7 @@ struct NodeResources {
   uint64_t memory_bytes = 0;
   uint64_t disk_cap_bytes = 0;
   std::vector<GpuResource> gpus;
+  bool paused = false;  // the node's owner has it take no work
   bool operator==(const NodeResources&) const = default;
 };
 

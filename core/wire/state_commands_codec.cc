@@ -51,6 +51,7 @@ void Put(const NodeProfile& from, pb::NodeProfile* to) {
   to->set_cpu_threads(from.resources.cpu_threads);
   to->set_memory_bytes(from.resources.memory_bytes);
   to->set_disk_cap_bytes(from.resources.disk_cap_bytes);
+  to->set_paused(from.resources.paused);
   for (const GpuResource& gpu : from.resources.gpus) {
     pb::GpuResource* added = to->add_gpus();
     added->set_name(gpu.name);
@@ -67,6 +68,7 @@ NodeProfile Get(const pb::NodeProfile& from) {
   to.resources.cpu_threads = from.cpu_threads();
   to.resources.memory_bytes = from.memory_bytes();
   to.resources.disk_cap_bytes = from.disk_cap_bytes();
+  to.resources.paused = from.paused();
   for (const pb::GpuResource& gpu : from.gpus()) {
     to.resources.gpus.push_back({gpu.name(), gpu.memory_bytes()});
   }

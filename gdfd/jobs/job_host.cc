@@ -14,6 +14,9 @@ namespace {
 
 // After a job's end is recorded its members still have to install the last state.
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
+// A node that its owner pauses waits so long to be left out by an epoch, after a round has ended.
+constexpr absl::Duration kEpochPatience = absl::Seconds(10);
+constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
 // Results on their way to others at a time. They share what is loaded, one state for each job.
@@ -85,7 +88,13 @@ JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
     : world_(std::move(world)),
       make_coordinator_(std::move(make_coordinator)),
       wake_(world_.executor),
+      pause_(world_.executor, world_.files, world_.pause_file),
       tasks_(world_.executor) {
+  pause_.Load();
+  pause_.OnChange([this] {
+    wake_.Push(true);
+    if (on_pause_) on_pause_();
+  });
   state_watcher_ = world_.state.AddWatcher([this](uint64_t) { wake_.Push(true); });
   net::MethodOptions options;
   options.max_concurrent_per_peer = kMaxServedPerPeer;
@@ -106,6 +115,54 @@ JobHost::~JobHost() {
 void JobHost::Start() {
   wake_.Push(true);
   tasks_.Spawn(Run());
+}
+
+absl::Status JobHost::Pause(absl::Time until, bool now) {
+  GDF_RETURN_IF_ERROR(pause_.Begin(until));
+  std::vector<JobId> running;
+  for (const auto& [id, task] : jobs_) {
+    if (!task->ended()) running.push_back(id);
+  }
+  for (const JobId id : running) tasks_.Spawn(now ? Leave(id) : HandOver(id));
+  return absl::OkStatus();
+}
+
+int JobHost::running() const {
+  return static_cast<int>(absl::c_count_if(jobs_, [](const auto& entry) { return !entry.second->ended(); }));
+}
+
+Task<void> JobHost::HandOver(JobId id) {
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) co_return;
+  const std::shared_ptr<JobTask> task = it->second;
+  const rounds::JobProgress begun = task->progress();
+  const auto goes_on = [&] { return pause_.until() && !task->ended(); };
+  const auto takes_part = [&] { return goes_on() && begun.epoch.value != 0 && task->job().IsMember(world_.transport.self()); };
+  const auto now = [this] { return world_.executor.clock().Monotonic(); };
+  // A round that does not end within this ends without this node.
+  const absl::Duration give_up = now() + 2 * task->round_deadline();
+  while (takes_part() && task->progress().round == begun.round && now() < give_up) {
+    co_await Sleep(world_.executor, kLookAgain);
+  }
+  const absl::Duration left_out = now() + kEpochPatience;
+  while (takes_part() && now() < left_out) co_await Sleep(world_.executor, kLookAgain);
+  if (goes_on()) co_await Leave(id);
+}
+
+Task<void> JobHost::Leave(JobId id) {
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) co_return;
+  const std::shared_ptr<JobTask> task = it->second;
+  rounds::EpochRequest request{id, task->job().epoch, {world_.transport.self()}, "its owner has paused it", wire::Leaving::kPaused};
+  co_await task->Stop();
+  const auto still = jobs_.find(id);
+  if (still != jobs_.end() && still->second == task) jobs_.erase(still);
+  Log(LogLevel::kInfo, "job_left", {{"job", ToString(id)}, {"why", request.reason}});
+  wake_.Push(true);  // it may have been resumed meanwhile
+  const std::unique_ptr<rounds::Coordinator> coordinator = make_coordinator_();
+  const absl::Status told = co_await coordinator->RequestEpoch(std::move(request));
+  // A job that cannot do without this node keeps its place, and waits.
+  if (!told.ok()) Log(LogLevel::kInfo, "not_left_out", {{"job", ToString(id)}, {"why", told}});
 }
 
 const JobTask* JobHost::Find(JobId job) const {
@@ -165,7 +222,7 @@ void JobHost::Follow(const state::Job& summary) {
   // A member that dropped out and is called back begins anew.
   const bool begins = it == jobs_.end() ? IsMine(summary)
                                         : it->second->ended() && summary.IsRecruit(world_.transport.self());
-  if (!begins && (it == jobs_.end() || it->second->ended())) return;
+  if (begins ? pause_.until().has_value() : it == jobs_.end() || it->second->ended()) return;
   absl::StatusOr<state::Job> job = world_.state.job(summary.id);
   if (!job.ok()) {
     Log(LogLevel::kError, "job_unreadable", {{"job", ToString(summary.id)}, {"why", job.status()}});
@@ -177,22 +234,22 @@ void JobHost::Follow(const state::Job& summary) {
     if (absl::Status held = Hold(*job); !held.ok()) {
       Log(LogLevel::kWarning, "input_lost", {{"job", ToString(job->id)}, {"why", held}});
     }
-    jobs_[job->id] = std::make_unique<JobTask>(world_, *std::move(job), make_coordinator_(),
+    jobs_[job->id] = std::make_shared<JobTask>(world_, *std::move(job), make_coordinator_(),
                                                [this] { wake_.Push(true); });
   }
 }
 
 Task<void> JobHost::End(state::Job summary) {
   const JobId id = summary.id;
-  const auto it = jobs_.find(id);
-  if (it != jobs_.end()) {
+  if (const auto it = jobs_.find(id); it != jobs_.end()) {
+    const std::shared_ptr<JobTask> task = it->second;
     // One that was away for longer than the last round is brought no further by the others, whose job is over.
-    const bool near = summary.IsMember(world_.transport.self()) && it->second->progress().round.value + 1 >= summary.rounds_done;
-    if (summary.verdict == wire::Verdict::kSucceeded && near && !co_await it->second->WaitForEnd(kEndPatience)) {
+    const bool near = summary.IsMember(world_.transport.self()) && task->progress().round.value + 1 >= summary.rounds_done;
+    if (summary.verdict == wire::Verdict::kSucceeded && near && !co_await task->WaitForEnd(kEndPatience)) {
       Log(LogLevel::kWarning, "job_does_not_end", {{"job", ToString(id)}});
     }
-    co_await it->second->Stop();
-    jobs_.erase(it);
+    co_await task->Stop();
+    jobs_.erase(id);
     Log(LogLevel::kInfo, "job_ends",
         {{"job", ToString(id)}, {"verdict", wire::ToString(summary.verdict)}});
   }
@@ -361,6 +418,16 @@ Task<absl::StatusOr<Sampler>> JobHost::OpenSampler(JobId id) {
   const train::ApplyRequest whole{sampler.round, 0, artifacts->state->theta.span()};
   GDF_CO_RETURN_IF_ERROR(co_await sampler.worker->Apply(whole));
   co_return sampler;
+}
+
+void TellPauses(JobHost& host, membership::Membership& membership) {
+  const auto tell = [&host, &membership] {
+    wire::NodeResources resources = membership.profile().resources;
+    resources.paused = host.paused_until().has_value();
+    membership.SetResources(std::move(resources));
+  };
+  host.OnPause(tell);
+  tell();
 }
 
 }  // namespace gdf::jobs

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
     offer.id = member.id;
     offer.name = member.profile.name;
     offer.contributor = member.roles.Has(trust::Role::kContributor);
-    offer.alive = std::binary_search(online.begin(), online.end(), member.id);
+    offer.alive = !member.profile.resources.paused && std::binary_search(online.begin(), online.end(), member.id);
     offer.total_memory_bytes = offer.free_memory_bytes = member.profile.resources.memory_bytes;
     offer.free_tasks = 1;
     for (const wire::GpuResource& gpu : member.profile.resources.gpus) {

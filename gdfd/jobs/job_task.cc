@@ -74,6 +74,7 @@ Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
 Task<void> JobTask::Stop() {
   tasks_.Clear();
   co_await Release();
+  SetEnded();
 }
 
 rounds::JobProgress JobTask::progress() const {
@@ -121,10 +122,14 @@ Task<void> JobTask::Run() {
     co_await Sleep(world_.executor, kRestartPause);
   }
   co_await Release();
+  SetEnded();
+  on_end_();
+}
+
+void JobTask::SetEnded() {
   activity_ = "ended";
   ended_ = true;
   for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
-  on_end_();
 }
 
 Task<TaskSlots::Slot> JobTask::TakeSlot() {
@@ -181,7 +186,7 @@ Task<void> JobTask::GiveUp(absl::Status why) {
     request.current = job_.epoch;
     request.lost.push_back(world_.transport.self());
     request.reason = std::string(why.message());
-    request.for_good = true;
+    request.leaving = wire::Leaving::kForGood;
     told = co_await coordinator_->RequestEpoch(std::move(request));
   }
   if (!told.ok())

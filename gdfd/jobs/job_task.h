@@ -48,6 +48,7 @@ struct JobWorld {
   const trust::NodeKey& key;
   WorkerFactory start_worker;
   std::string folder;          // of all jobs on this node
+  std::string pause_file;      // see OwnerPause
   int64_t worker_threads = 0;  // of each worker, at most; 0: all of the machine's
   // The GPUs of this node that workers can use, once they are known. Null: there are none.
   std::function<Task<std::vector<train::GpuDevice>>()> gpus = {};
@@ -76,6 +77,8 @@ class JobTask {
   // Ends it here whatever it does; resumes when nothing of it writes to the job's folder any more.
   Task<void> Stop();
 
+  const state::Job& job() const { return job_; }
+  absl::Duration round_deadline() const { return spec_.rounds.round_deadline; }
   rounds::JobProgress progress() const;
   // Of the newest committed round; null before the first.
   std::shared_ptr<const Artifacts> artifacts() const;
@@ -87,6 +90,7 @@ class JobTask {
   // As the job wishes, within the owner's limit.
   Task<int64_t> NumThreads();
   Task<void> Release();
+  void SetEnded();
   Task<absl::Status> FetchInputs(std::vector<train::InputFile>* inputs);
   Task<absl::Status> AssembleFiles(const std::string& input, store::Manifest manifest,
                                    std::vector<train::InputFile>* inputs);

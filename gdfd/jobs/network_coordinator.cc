@@ -42,7 +42,7 @@ Task<absl::Status> NetworkCoordinator::Record(wire::CommandBody body) {
 
 Task<absl::Status> NetworkCoordinator::RequestEpoch(rounds::EpochRequest request) {
   wire::EpochCall call{request.job, request.current, std::move(request.lost),
-                       std::move(request.reason), request.for_good};
+                       std::move(request.reason), request.leaving};
   if (Scheduler* scheduler = scheduler_())
     co_return co_await scheduler->RequestEpoch(transport_.self(), std::move(call));
   GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());

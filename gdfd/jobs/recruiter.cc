@@ -37,21 +37,26 @@ absl::StatusOr<Recruiter::Running*> Recruiter::Find(const state::Job& job) {
 Task<absl::Status> Recruiter::Hear(state::Job job, NodeId from, wire::EpochCall call) {
   GDF_CO_ASSIGN_OR_RETURN(Running* const running, Find(job));
   if (absl::c_linear_search(call.lost, from)) {
-    if (++running->failures[from] < kMaxFailures && !call.for_good) co_return absl::OkStatus();
+    if (call.leaving == wire::Leaving::kPaused) running->gone.emplace(from, false);
+    const bool failed = call.leaving == wire::Leaving::kFailed;
+    const bool out = call.leaving == wire::Leaving::kForGood || (failed && ++running->failures[from] >= kMaxFailures);
+    if (!out) co_return absl::OkStatus();
     co_return co_await Record(job.id, from, wire::RecruitAction::kExclude, std::move(call.reason));
   }
-  if (running->ready.insert(from).second) running->ready_since = job.rounds_done;
+  running->ready.insert(from);
   co_return absl::OkStatus();
 }
 
 std::vector<NodeId> Recruiter::WithReady(const state::Job& job, int64_t max, std::vector<NodeId> staying) const {
   const auto running = running_.find(job.id);
   if (running == running_.end()) return staying;
+  std::erase_if(staying, [&](const NodeId& node) { return running->second.gone.contains(node); });
+  const size_t stay = staying.size();
   for (const NodeId& node : running->second.ready) {
     const bool joins = job.IsRecruit(node) && !absl::c_linear_search(staying, node) && present_(node);
     if (joins && static_cast<int64_t>(staying.size()) < max) staying.push_back(node);
   }
-  absl::c_sort(staying);
+  if (staying.size() > stay) absl::c_sort(staying);
   return staying;
 }
 
@@ -63,6 +68,11 @@ Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
   recruits_.Keep(ids);
   std::erase_if(running_, [&](const auto& entry) { return !absl::c_binary_search(ids, entry.first); });
   if (jobs.empty()) co_return absl::OkStatus();
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Member> members, state_.members());
+  paused_.clear();
+  for (const state::Member& member : members) {
+    if (member.profile.resources.paused) paused_.insert(member.id);
+  }
   GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
   const bool weigh = weighed_ != offers || clock_.Monotonic() >= weigh_again_;
   weighed_ = std::move(offers);
@@ -82,19 +92,35 @@ Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh)
   with_part.insert(with_part.end(), job.recruits.begin(), job.recruits.end());
   recruits_.Follow(job.id, with_part, clock_.Monotonic());
   std::erase_if(running.ready, [&](const NodeId& node) { return !job.IsRecruit(node); });
-  if (!running.ready.empty() && job.rounds_done > running.ready_since) co_return co_await TakeIn(job, running);
+  std::erase_if(running.gone, [&](const auto& gone) {
+    const bool resumed = gone.second && !paused_.contains(gone.first);
+    return resumed || !job.IsMember(gone.first);
+  });
+  for (auto& [node, seen] : running.gone) seen = paused_.contains(node);
+  std::vector<NodeId> wished = Wished(job, running);
+  const bool replaces = absl::c_any_of(running.gone, [&](const auto& gone) { return !absl::c_linear_search(wished, gone.first); });
+  if (wished == job.members) {
+    running.changes_after.reset();
+  } else if (!running.changes_after && !replaces) {
+    running.changes_after = job.rounds_done;
+  } else if (replaces || job.rounds_done > *running.changes_after) {
+    co_return co_await Regroup(std::move(job), std::move(wished));
+  }
 
-  const size_t present = static_cast<size_t>(
-      absl::c_count_if(job.members, [&](const NodeId& member) { return !lost_(job.id, member); }));
+  const size_t present = static_cast<size_t>(absl::c_count_if(job.members, [&](const NodeId& member) {
+    return !lost_(job.id, member) && !paused_.contains(member);
+  }));
   const size_t max = static_cast<size_t>(running.spec.nodes.max);
   size_t places = max - std::min(max, present);
   for (const NodeId& node : job.recruits) {
-    const bool stays = present_(node) && places > 0;
-    if (stays) {
+    std::string why = !present_(node)          ? "it is not online"
+                      : paused_.contains(node) ? "its owner has paused it"
+                      : places == 0            ? "the job has all its nodes"
+                                               : "";
+    if (why.empty()) {
       --places;
       continue;
     }
-    std::string why = present_(node) ? "the job has all its nodes" : "it is not online";
     GDF_CO_RETURN_IF_ERROR(co_await Record(job.id, node, wire::RecruitAction::kDismiss, std::move(why)));
   }
   const bool near_end = present >= static_cast<size_t>(running.spec.nodes.min) &&
@@ -103,12 +129,28 @@ Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh)
   co_return co_await Call(std::move(job), running, places);
 }
 
-Task<absl::Status> Recruiter::TakeIn(state::Job job, const Running& running) {
-  wire::OpenEpoch open{job.id, job.epoch.next(), WithReady(job, running.spec.nodes.max, job.members), job.lead, ""};
-  for (const NodeId& node : open.members) {
-    if (!job.IsMember(node)) absl::StrAppend(&open.reason, open.reason.empty() ? "" : ", ", "node ", node.Short(), " joins");
+std::vector<NodeId> Recruiter::Wished(const state::Job& job, const Running& running) const {
+  std::vector<NodeId> unpaused = job.members;
+  std::erase_if(unpaused, [this](const NodeId& member) { return paused_.contains(member); });
+  for (const std::vector<NodeId>& staying : {unpaused, job.members}) {
+    std::vector<NodeId> wished = WithReady(job, running.spec.nodes.max, staying);
+    if (static_cast<int64_t>(wished.size()) >= std::max<int64_t>(running.spec.nodes.min, 1)) return wished;
   }
-  if (open.members.size() == job.members.size()) co_return absl::OkStatus();
+  return job.members;
+}
+
+Task<absl::Status> Recruiter::Regroup(state::Job job, std::vector<NodeId> members) {
+  wire::OpenEpoch open{job.id, job.epoch.next(), std::move(members), job.lead, ""};
+  if (!absl::c_linear_search(open.members, job.lead)) open.lead = open.members.front();
+  const auto tell = [&open](const NodeId& node, absl::string_view what) {
+    absl::StrAppend(&open.reason, open.reason.empty() ? "" : ", ", "node ", node.Short(), what);
+  };
+  for (const NodeId& node : open.members) {
+    if (!job.IsMember(node)) tell(node, " joins");
+  }
+  for (const NodeId& node : job.members) {
+    if (!absl::c_linear_search(open.members, node)) tell(node, " is paused by its owner");
+  }
   open.reason = SafeText(open.reason, wire::kMaxTextBytes);
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
   co_return opened.status();

@@ -1,10 +1,11 @@
-// More nodes for running jobs, on a coordinator: calls those that could take part to jobs that have fewer members than they
-// may, and takes them in once they are ready, when a round has ended. core/schedule chooses; commands record it.
+// Who comes to running jobs and who leaves them at the end of a round, on a coordinator: calls nodes that could take part to
+// jobs that have fewer members than they may, takes them in once they are ready, and leaves out those whose owners have
+// paused them, unless the job would have too few. core/schedule chooses; commands record it.
 //
 //   call      the record says so; the node fetches the inputs and loads the job (JobTask)
 //   ready     the node says so: jobs.request_epoch
 //   join      the next epoch is with it, opened once another round is reported or when members ask for one
-//   dismiss   it went offline, or its place is taken
+//   dismiss   it went offline, its owner has paused it, or its place is taken
 #ifndef GDF_GDFD_JOBS_RECRUITER_H_
 #define GDF_GDFD_JOBS_RECRUITER_H_
 
@@ -41,10 +42,10 @@ class Recruiter {
         present_(std::move(present)),
         lost_(std::move(lost)) {}
 
-  // What `from` says, which is called to `job` or has just left it: that it is ready, or that it has failed (it names itself
-  // as lost), which excludes it for good if it says so or has failed kMaxFailures times.
+  // What `from` says, which is called to `job` or has just left it: that it is ready; or, naming itself as lost, why it
+  // cannot take part, which excludes it when that is for good, or when it has failed kMaxFailures times.
   Task<absl::Status> Hear(state::Job job, NodeId from, wire::EpochCall call);
-  // `staying` with those that are ready to join `job`, in the order of epochs; at most `max`.
+  // `staying` without those that have stopped, with those that are ready to join `job`, in the order of epochs; at most `max`.
   std::vector<NodeId> WithReady(const state::Job& job, int64_t max, std::vector<NodeId> staying) const;
   // Decides anew about all of `jobs`.
   Task<absl::Status> Work(std::vector<state::Job> jobs);
@@ -58,12 +59,15 @@ class Recruiter {
     schedule::JobRequest request;
     std::map<NodeId, int> failures;
     std::set<NodeId> ready;
-    uint64_t ready_since = 0;  // rounds that were done then
+    std::map<NodeId, bool> gone;  // members that their owners' pauses stopped; true: and were seen paused since
+    std::optional<uint64_t> changes_after;  // rounds that were done when somebody wished to come or leave
     std::optional<size_t> unfilled;  // places for which nobody was found, with the offers of weighed_
   };
   absl::StatusOr<Running*> Find(const state::Job& job);
   Task<absl::Status> Work(state::Job job, Running& running, bool weigh);
-  Task<absl::Status> TakeIn(state::Job job, const Running& running);
+  // The members of the next epoch, as far as they wish.
+  std::vector<NodeId> Wished(const state::Job& job, const Running& running) const;
+  Task<absl::Status> Regroup(state::Job job, std::vector<NodeId> members);
   Task<absl::Status> Call(state::Job job, Running& running, size_t places);
   Task<absl::Status> Record(JobId job, NodeId node, wire::RecruitAction action, std::string reason);
 
@@ -74,6 +78,7 @@ class Recruiter {
   const std::function<bool(JobId, const NodeId&)> lost_;
   schedule::Recruits recruits_;
   std::map<JobId, Running> running_;
+  std::set<NodeId> paused_;  // by their owners
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what the jobs with unfilled places were weighed with
   absl::Duration weigh_again_ = absl::InfiniteDuration();    // whatever is offered
 };

@@ -278,6 +278,9 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
         absl::StrCat("you are no member of job ", ToString(call.job)));
   }
   if (call.current != job.epoch) co_return absl::OkStatus();  // somebody else asked first
+  if (call.leaving == wire::Leaving::kPaused) {
+    GDF_CO_RETURN_IF_ERROR(co_await recruiter_.Hear(job, from, call));
+  }
   GDF_CO_ASSIGN_OR_RETURN(config::JobSpec spec,
                           config::ParseJobSpec(job.spec_yaml, ToString(job.id)));
 
@@ -301,7 +304,7 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
   open.lead = absl::c_linear_search(open.members, job.lead) ? job.lead : open.members.front();
   const bool leaves = !absl::c_linear_search(open.members, from);
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
-  if (opened.ok() && leaves) co_return co_await recruiter_.Hear(job, from, call);
+  if (opened.ok() && leaves && call.leaving != wire::Leaving::kPaused) co_return co_await recruiter_.Hear(job, from, call);
   co_return opened.status();
 }
 

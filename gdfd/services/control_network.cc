@@ -62,6 +62,11 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
       *reply->add_gpus() = ToProto(gpu);
     }
     reply->set_started_unix_ms(absl::ToUnixMillis(node_.started));
+    reply->set_running_here(static_cast<uint32_t>(node_.jobs.running()));
+    if (const std::optional<absl::Time>& until = node_.jobs.paused_until()) {
+      reply->set_paused(true);
+      if (*until != absl::InfiniteFuture()) reply->set_paused_until_unix_ms(absl::ToUnixMillis(*until));
+    }
     const store::ChunkStore::Usage usage = node_.chunks->usage();
     reply->set_chunk_bytes(usage.bytes);
     reply->set_chunk_cap_bytes(usage.cap_bytes);
@@ -195,6 +200,28 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::Pause(grpc::ServerContext*, const v1::PauseRequest* request,
+                                   v1::PauseReply* reply) {
+  if (absl::Status allowed = CheckOperator("pause this node"); !allowed.ok()) return ToGrpc(allowed);
+  constexpr int64_t kMostSeconds = 10 * 365 * 86400;
+  if (request->seconds() < 0 || request->seconds() > kMostSeconds) {
+    return ToGrpc(absl::InvalidArgumentError(
+        absl::StrCat("a pause of ", request->seconds(), " s: expected 0 (until it is resumed) to ten years")));
+  }
+  return ToGrpc(bridge_.OnExecutor([&] {
+    const absl::Time until = request->seconds() == 0
+                                 ? absl::InfiniteFuture()
+                                 : node_.executor.clock().Now() + absl::Seconds(request->seconds());
+    reply->set_running(static_cast<uint32_t>(node_.jobs.running()));
+    return node_.jobs.Pause(until, request->now());
+  }));
+}
+
+grpc::Status ControlService::Resume(grpc::ServerContext*, const v1::ResumeRequest*, v1::ResumeReply*) {
+  if (absl::Status allowed = CheckOperator("resume this node"); !allowed.ok()) return ToGrpc(allowed);
+  return ToGrpc(bridge_.OnExecutor([&] { return node_.jobs.Resume(); }));
+}
+
 grpc::Status ControlService::CreateInvite(grpc::ServerContext*,
                                           const v1::CreateInviteRequest* request,
                                           v1::CreateInviteReply* reply) {
@@ -272,6 +299,7 @@ grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodes
     for (const state::Member& member : members) {
       v1::Node* node = reply->add_nodes();
       *node = ToProto(member);
+      node->set_paused(member.profile.resources.paused);
       node->set_online(member.id == node_.transport.self() ||
                        std::binary_search(online.begin(), online.end(), member.id));
       const net::TrafficCounters counters = node_.transport.counters(member.id);

@@ -64,6 +64,11 @@ class ControlService final : public control::v1::Control::Service {
   grpc::Status Backup(grpc::ServerContext*, const control::v1::BackupRequest*,
                       grpc::ServerWriter<control::v1::BackupPiece>*) override;
 
+  grpc::Status Pause(grpc::ServerContext*, const control::v1::PauseRequest*,
+                     control::v1::PauseReply*) override;
+  grpc::Status Resume(grpc::ServerContext*, const control::v1::ResumeRequest*,
+                      control::v1::ResumeReply*) override;
+
   // control_jobs.cc
   grpc::Status Plan(grpc::ServerContext*, const control::v1::PlanRequest*,
                     control::v1::PlanReply*) override;

@@ -122,6 +122,35 @@ TEST_CASE("a member that was left out is called back, and a node that is new tak
   CHECK(fresh.Ctl({"job", "export", job, folder}).code == 0);
 }
 
+TEST_CASE("a node is drained while it trains, takes nothing, and is called back when it is resumed") {
+  Cluster cluster(3);
+  const std::string job = cluster.Submit(cluster.node(0), {.rounds = 100'000, .nodes_min = 2});
+  JobLog log(cluster.node(0), job);
+  log.AwaitRound(5);
+  Node& lead = LeadOf(cluster, job);
+  const CtlResult drained = lead.Ctl({"drain"});
+  INFO(drained.err);
+  CHECK(drained.code == 0);
+  CHECK(lead.Workers().empty());
+  CHECK(lead.Ask({"status"})["running_here"] == 0);
+  log.AwaitEvent("is paused by its owner");
+  CHECK_FALSE(log.HasEvent("lost node"));
+  CHECK(LeadOf(cluster, job).id() != lead.id());
+  const uint64_t reached = log.rounds().back()["round"];
+  log.AwaitRound(reached + 5);
+
+  lead.Restart(SIGTERM);
+  CHECK(lead.Ask({"status"})["paused"] == true);
+  CHECK(lead.Ask({"resume"})["paused"] == false);
+  log.AwaitEvent("with 3 nodes");
+  lead.AwaitStatus([](const Json& status) { return status["running_here"] == 1; });
+  CHECK(lead.Ctl({"pause", "1h", "--now"}).code == 0);
+  lead.AwaitStatus([](const Json& status) { return status["running_here"] == 0; });
+  CHECK(lead.Workers().empty());
+  CHECK(cluster.node(0).Ctl({"job", "cancel", job}).code == 0);
+  CheckRounds(log, log.rounds().back()["round"].get<uint64_t>() + 1, 1);
+}
+
 TEST_CASE("a job whose lead is killed gets another lead") {
   Cluster cluster(4);
   const std::string job = SubmitOn(cluster, {1, 2, 3}, 2);  // none of them coordinates

@@ -168,6 +168,7 @@ class JobNetwork {
                      return StartWorker(this, &node, std::move(request));
                    },
                    "/jobs",
+                   "/paused",
                    node.worker_threads,
                    [&node] { return GpusOf(&node); },
                    InputBudget(node.inputs_cap_bytes),
@@ -185,6 +186,7 @@ class JobNetwork {
       profile.resources.gpus.push_back({gpu.name, gpu.memory_bytes});
     }
     node.membership->Start(profile);
+    TellPauses(*node.host, *node.membership);
     if (node.membership->coordinator()) {
       node.scheduler = std::make_unique<Scheduler>(*node.transport, *node.state, *node.membership);
     }

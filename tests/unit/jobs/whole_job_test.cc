@@ -553,6 +553,84 @@ TEST_CASE("A node that comes to the network while a job runs joins it, up to as 
   CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
 }
 
+TEST_CASE("A node that its owner pauses hands over when its round has ended, and is called back when it is resumed") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  net.Add({Role::kContributor});
+  net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 3\n", "", 100));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 3; }));
+  REQUIRE(net.Job(id).members.size() == 3);
+  const bool lead = GENERATE(false, true);
+  const bool now = GENERATE(false, true);
+  INFO((lead ? "the lead" : "a member") << (now ? " at once" : ""));
+  JobNetwork::Node* node = nullptr;
+  for (int n = 1; n <= 3; ++n) {
+    if ((net.node(n).id() == net.Job(id).lead) == lead) node = &net.node(n);
+  }
+  REQUIRE(node->host->running() == 1);
+  const uint64_t before = net.Job(id).rounds_done;
+  REQUIRE(node->host->Pause(absl::InfiniteFuture(), now).ok());
+  if (now) {
+    REQUIRE(net.Comes([&] { return node->host->running() == 0; }, absl::Seconds(1)));
+  }
+  REQUIRE(net.Comes([&] { return node->host->running() == 0; }, absl::Seconds(30)));
+  REQUIRE(net.Comes([&] { return net.Job(id).members.size() == 2; }, absl::Seconds(20)));
+  CHECK_FALSE(net.Job(id).IsMember(node->id()));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= before + 5; }, absl::Minutes(1)));
+  CHECK_FALSE(net.Job(id).HasPart(node->id()));
+  CHECK_FALSE(net.HasEvent("starts again"));
+  if (!now) CHECK_FALSE(net.HasEvent("lost node"));
+
+  if (!lead) {  // it is not the coordinator, or it may be: a restart does not resume
+    net.Crash(*node);
+    net.Start(*node);
+    net.Pass(absl::Seconds(20));
+    CHECK(node->host->paused_until() == absl::InfiniteFuture());
+    CHECK_FALSE(net.Job(id).HasPart(node->id()));
+  }
+  REQUIRE(node->host->Resume().ok());
+  REQUIRE(net.Comes([&] { return net.Job(id).IsMember(node->id()); }, absl::Minutes(2)));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+}
+
+TEST_CASE("A job that cannot do without a paused node waits for it, or for another") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  count: 2\n", "", 50));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 3; }));
+  const bool now = GENERATE(false, true);
+  REQUIRE(n2.host->Pause(net.executor().Now() + absl::Minutes(3), now).ok());
+  REQUIRE(net.Comes([&] { return n2.host->running() == 0; }, absl::Minutes(1)));
+  CHECK(net.Job(id).IsMember(n2.id()));
+  const uint64_t reached = net.Job(id).rounds_done;
+  net.Pass(absl::Seconds(30));
+  CHECK(net.Job(id).rounds_done <= reached + 1);
+  SECTION("whose pause ends by itself") {
+    REQUIRE(net.Comes([&] { return !n2.host->paused_until(); }, absl::Minutes(4)));
+  }
+  SECTION("that joins the network") {
+    auto& n3 = net.Add({Role::kContributor});
+    REQUIRE(net.Comes([&] { return net.Job(id).IsMember(n3.id()); }, absl::Minutes(2)));
+    CHECK_FALSE(net.Job(id).IsMember(n2.id()));
+  }
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+}
+
+TEST_CASE("A paused node is given no job") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  REQUIRE(n1.host->Pause(absl::InfiniteFuture(), false).ok());
+  REQUIRE(net.Comes([&] { return net.coordinator().state->member(n1.id())->profile.resources.paused; }));
+  const JobId id = net.Submit(n1, JobYaml("  count: 1\n"));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).members == std::vector<NodeId>{n2.id()});
+}
+
 TEST_CASE("A job below its minimum goes on with another node in the place of one that stays away") {
   JobNetwork net;
   net.Add(RoleSet::All());

@@ -385,6 +385,7 @@ TEST_CASE("Who looks at a job that stands still is told who is silent and when i
   LoopThread loop;
   ServiceNode n1(loop, 1);
   const auto client = n1.Client();
+  REQUIRE(client->Pause(absl::ZeroDuration(), false).ok());  // it only looks
   SubmitWaitingJob(*client);
   auto n2 = std::make_unique<TestMember>(loop, 2), n3 = std::make_unique<TestMember>(loop, 3);
   for (auto* node : {n2.get(), n3.get()}) node->JoinAs(n1.member(), {Role::kContributor});

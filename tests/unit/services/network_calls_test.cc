@@ -135,6 +135,42 @@ TEST_CASE("A member leaves, a coordinator may not") {
   CHECK(n2.restarted() == "leaving the network");
 }
 
+TEST_CASE("A node is paused and resumed, in a network or in none, and the others see it") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1), n2(loop, 2);
+  const auto client = n2.Client();
+  CHECK_FALSE(client->Status()->paused);
+  REQUIRE(client->Pause(absl::ZeroDuration(), false).ok());
+  CHECK(client->Status()->paused);
+  CHECK(client->Status()->paused_until == absl::InfinitePast());
+  REQUIRE(n1.Client()->CreateNetwork("my-net").ok());
+  REQUIRE(client->Join(n1.Client()->CreateInvite("contributor", absl::Hours(1), 1)->text, "").ok());
+  const auto seen_paused = [&](bool paused) {
+    return loop.Comes([&] { return n1.member().state().member(n2.member().id())->profile.resources.paused == paused; });
+  };
+  const auto listed_paused = [&] {
+    const auto nodes = n1.Client()->ListNodes();
+    for (const control::Node& node : *nodes) {
+      if (node.name == "n2") return node.paused;
+    }
+    return false;
+  };
+  const absl::Time before = absl::Now();
+  REQUIRE(client->Pause(absl::Hours(2), true).ok());
+  const absl::Time until = client->Status()->paused_until;
+  CHECK(until >= before + absl::Hours(2) - absl::Seconds(1));
+  CHECK(until <= absl::Now() + absl::Hours(2));
+  REQUIRE(seen_paused(true));
+  CHECK(listed_paused());
+  CHECK(Says(client->Pause(absl::Hours(24 * 365 * 20), false).status(), StatusCode::kInvalidArgument, "ten years"));
+  CHECK(client->Status()->paused_until == until);
+  REQUIRE(client->Resume().ok());
+  REQUIRE(client->Resume().ok());
+  CHECK_FALSE(client->Status()->paused);
+  REQUIRE(seen_paused(false));
+  CHECK_FALSE(listed_paused());
+}
+
 TEST_CASE("Who asks while the coordinator is away is told so soon") {
   LoopThread loop;
   auto n1 = std::make_unique<TestMember>(loop, 1);

@@ -111,13 +111,15 @@ class ServiceNode {
                          chunks_,
                          member_.key(),
                          [this](jobs::WorkerRequest) { return StartWorker(this); },
-                         folder_.path() + "/jobs"};
+                         folder_.path() + "/jobs",
+                         folder_.path() + "/paused"};
     host_ = std::make_unique<jobs::JobHost>(std::move(world), [this] {
       return std::make_unique<jobs::NetworkCoordinator>(member_.transport(), member_.state(),
                                                         member_.membership(),
                                                         [this] { return scheduler_.get(); });
     });
     host_->Start();
+    jobs::TellPauses(*host_, member_.membership());
     pings_ = ServePings(member_.transport());
     node_ = std::make_unique<Node>(Node{loop_.executor(),
                                         rng_,

@@ -44,12 +44,12 @@ TEST_CASE("membership messages survive encoding, with all fields") {
   CHECK(chunk.job == JobId{3});
   CHECK(chunk.id == HashBytes("chunk"));
   const EpochCall epoch =
-      *DecodeEpochCall(Encode(EpochCall{JobId{3}, Epoch{2}, {Node("a")}, "θ lost", true}));
+      *DecodeEpochCall(Encode(EpochCall{JobId{3}, Epoch{2}, {Node("a")}, "θ lost", Leaving::kPaused}));
   CHECK(epoch.job == JobId{3});
   CHECK(epoch.current == Epoch{2});
   CHECK(epoch.lost == std::vector<NodeId>{Node("a")});
   CHECK(epoch.reason == "θ lost");
-  CHECK(epoch.for_good);
+  CHECK(epoch.leaving == Leaving::kPaused);
 }
 
 TEST_CASE("a watch update tells nobody online from no news of who is") {
@@ -94,6 +94,9 @@ TEST_CASE("membership messages with too many things are refused") {
   EpochCall lost;
   lost.lost.resize(kMaxLostNodes + 1);
   Refused(DecodeEpochCall(Encode(lost)), "1025 lost nodes");
+  v1::EpochCall leaving;
+  leaving.set_leaving(3);
+  Refused(DecodeEpochCall(leaving.SerializeAsString()), "leaving 3");
   v1::EpochCall reason;
   reason.set_reason(std::string(kMaxEpochReasonBytes + 1, 'x'));
   Refused(DecodeEpochCall(reason.SerializeAsString()), "513 bytes");

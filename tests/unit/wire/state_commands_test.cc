@@ -10,7 +10,7 @@ namespace {
 NodeId Node(std::string_view name) { return NodeId(HashBytes(name)); }
 
 NodeProfile Profile() {
-  return {"n1", {"192.0.2.1:1", "[::1]:2"}, {8, 1, 2, {{"H200", 3}}}, "0.1.0", true};
+  return {"n1", {"192.0.2.1:1", "[::1]:2"}, {8, 1, 2, {{"H200", 3}}, true}, "0.1.0", true};
 }
 
 RoundMetrics Metrics() {
