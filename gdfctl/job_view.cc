@@ -37,6 +37,8 @@ std::string TimeLeftText(const JobView& view, absl::Time now) {
   return left ? HumanDuration(*left) + " left" : "time left unknown";
 }
 
+std::string Short(const std::string& digest) { return Printable(digest).substr(0, 12); }
+
 Color ColorOf(control::JobPhase phase) {
   switch (phase) {
     case control::JobPhase::kSucceeded: return Color::kGreen;
@@ -135,10 +137,12 @@ std::string RenderRound(const control::Round& round) {
   if (round.validation_loss) absl::StrAppend(&line, ", validation ", FormatLoss(round.validation_loss));
   absl::StrAppend(&line, ", ", HumanCount(round.tokens_per_sec), " tokens/s, ", HumanBytes(round.bytes_sent), " sent, ",
                   Counted(round.members, "member"), ", ");
-  return line + absl::StrFormat("compute %.1f s, compress %.2f s, exchange %.2f s, aggregate %.2f s, digest %s",
-                                absl::ToDoubleSeconds(round.compute), absl::ToDoubleSeconds(round.compress),
-                                absl::ToDoubleSeconds(round.exchange), absl::ToDoubleSeconds(round.aggregate),
-                                Printable(round.digest).substr(0, 12));
+  absl::StrAppendFormat(&line, "compute %.1f s, compress %.2f s, exchange %.2f s, aggregate %.2f s, digest %s",
+                        absl::ToDoubleSeconds(round.compute), absl::ToDoubleSeconds(round.compress),
+                        absl::ToDoubleSeconds(round.exchange), absl::ToDoubleSeconds(round.aggregate),
+                        Short(round.digest));
+  if (!round.fragment_digest.empty()) absl::StrAppend(&line, ", of its fragment ", Short(round.fragment_digest));
+  return line;
 }
 
 std::string RenderLossCurve(const JobView& view, const Style& style) {

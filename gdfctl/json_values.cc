@@ -72,6 +72,7 @@ Json ToJson(const control::Round& round) {
           {"aggregate_seconds", absl::ToDoubleSeconds(round.aggregate)},
           {"members", round.members},
           {"digest", round.digest},
+          {"fragment_digest", round.fragment_digest},
           {"at", TimeJson(round.at)}};
 }
 

@@ -23,6 +23,7 @@ struct OuterState {
   // Of the digests in id, where they were computed here: what the next state has unchanged is not hashed again.
   std::vector<Digest> theta_leaves = {};
   std::vector<Digest> momentum_leaves = {};
+  Digest fragment = {};  // of the part of θ that its round exchanged, if that was one of several; not kept on disk
 
   // Bytes of θ, then those of the momentum: the order of files and of transfers.
   uint64_t num_bytes() const { return (theta.size() + momentum.size()) * sizeof(float); }

@@ -84,6 +84,7 @@ Round FromProto(const v1::Round& in) {
   out.aggregate = absl::Seconds(in.aggregate_seconds());
   out.members = in.members();
   out.digest = in.digest();
+  out.fragment_digest = in.fragment_digest();
   out.at = TimeFrom(in.at_unix_ms());
   return out;
 }

@@ -57,6 +57,7 @@ struct Round {
   absl::Duration compute, compress, exchange, aggregate;
   uint32_t members = 0;
   std::string digest;
+  std::string fragment_digest;  // empty where a round exchanges all
   absl::Time at;
 };
 

@@ -155,6 +155,7 @@ class JobMember::Impl {
   Task<absl::Status> ApplyFragments(uint64_t first, uint64_t count, double mixing);
   uint64_t num_momentum() const;  // of a state's
   uint64_t FragmentOf(RoundId round) const { return round.value % fragments_->count(); }
+  Task<void> IdentifyFragment(OuterStateDraft state);  // of a state that was not made here
   // One call to the store at a time, on the pool.
   Task<absl::Status> OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work);
   // A disk that takes `what` no more fails in every round: told once, and when it works again.

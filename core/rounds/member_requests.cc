@@ -5,6 +5,7 @@
 #include "core/base/status_macros.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/result.h"
 #include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
@@ -159,6 +160,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   }
   fetched->id = sync.target;
   if (!sync.install) {
+    if (!held) co_await IdentifyFragment(fetched);
     shadow_ = std::move(fetched);
     co_return wire::RoundReply(wire::Done{});
   }
@@ -297,6 +299,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
   shadow_codec_ = codec;
   prepared_.reset();
   prepared.result = shadow_->id;
+  prepared.fragment = shadow_->fragment;
   shadow_reply_ = prepared;
   co_return wire::RoundReply(std::move(prepared));
 }
@@ -309,10 +312,14 @@ absl::Status JobMember::Impl::CheckReceipt(const wire::Receipt& receipt) const {
     return absl::FailedPreconditionError(absl::StrCat("the receipt is of round ", receipt.tag.round.value,
                                                       ", here is round ", state_->id.round.value));
   }
-  if (!shadow_ || shadow_->id.round != receipt.result.round || shadow_->id.theta != receipt.result.theta ||
-      shadow_->id.momentum != receipt.result.momentum) {
+  if (!shadow_ || shadow_->id.round != receipt.result.round) {
+    return absl::FailedPreconditionError(absl::StrCat("this node has no result of ", RoundName(receipt.tag.round)));
+  }
+  const Result here{shadow_->id, shadow_->fragment}, named{receipt.result, receipt.fragment};
+  if (here != named) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this node's result of ", RoundName(receipt.tag.round), " is not the receipt's"));
+        absl::StrCat("this node's result of ", RoundName(receipt.tag.round), " is not the receipt's: they differ in ",
+                     Difference(here, named, env_.spec.rounds.fragments)));
   }
   GDF_RETURN_IF_ERROR(CheckCodec(receipt.next_codec));
   // Another lead may finish a round under its own tag; whoever signed it first has checked it here.

@@ -109,6 +109,8 @@ Task<absl::Status> JobMember::Impl::Restore() {
   if (loaded->prepared) {
     shadow_ = std::move(loaded->shadow);
     prepared_ = std::move(loaded->prepared);
+    co_await IdentifyFragment(shadow_);
+    prepared_->fragment = shadow_->fragment;  // receipts of earlier releases name none
   }
   if (loaded->worker) {
     train::StateSource source = [this, record = loaded->worker](uint64_t offset, uint64_t bytes) {

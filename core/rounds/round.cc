@@ -10,6 +10,7 @@
 #include "core/rounds/factors.h"
 #include "core/rounds/member.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/result.h"
 #include "core/rounds/round_lead.h"
 #include "core/rounds/round_name.h"
 #include "core/tensor/flat_buffer.h"
@@ -55,6 +56,7 @@ absl::StatusOr<OuterStateDraft> StepFragment(const aggregate::OuterSgd& outer, c
   } else {
     checkpoint::IdentifyChange(*next, state, fragments.begin(fragment), fragments.size(fragment));
   }
+  next->fragment = FragmentDigest(*next, fragments);
   return next;
 }
 
@@ -331,6 +333,11 @@ Task<absl::Status> JobMember::Impl::Project() {
   training->second = std::move(emitted->packed);
   training->first_pass = first.reply.result.theta;
   co_return absl::OkStatus();
+}
+
+Task<void> JobMember::Impl::IdentifyFragment(OuterStateDraft state) {
+  auto hash = [state, fragments = *fragments_] { return FragmentDigest(*state, fragments); };
+  state->fragment = co_await RunOn(env_.pool, env_.executor, std::move(hash));
 }
 
 // --- Persisting, step 10 and step 8 ---

@@ -7,6 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/rounds/receipts.h"
+#include "core/rounds/result.h"
 #include "core/rounds/round_name.h"
 
 namespace gdf::rounds {
@@ -395,8 +396,8 @@ void RoundLead::TellLost(const NodeId& lost, const wire::RoundTag& tag, const ab
 absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::vector<wire::Contribution>& members,
                                                                     const Replies& replies,
                                                                     std::set<NodeId>* without_delta) {
-  std::map<std::pair<Digest, Digest>, std::map<NodeId, wire::Prepared>> results;
-  std::map<NodeId, std::pair<Digest, Digest>> result_of;
+  std::map<Result, std::map<NodeId, wire::Prepared>> results;
+  std::map<NodeId, Result> result_of;
   exchange_failure_.clear();
   for (const auto& [node, reply] : replies) {
     const auto* prepared = reply.ok() ? std::get_if<wire::Prepared>(&*reply) : nullptr;
@@ -408,27 +409,35 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
       exchange_failure_ = absl::StrCat("node ", node.Short(), ": ", prepared->failure);
       for (const NodeId& missed : prepared->lost) ++suspicion_[missed];
     } else {
-      result_of[node] = {prepared->result.theta, prepared->result.momentum};
-      results[result_of[node]].emplace(node, *prepared);
+      const Result& result = result_of.emplace(node, Result(prepared->result, prepared->fragment)).first->second;
+      results[result].emplace(node, *prepared);
     }
   }
-  for (const auto& [digests, agreeing] : results) {
+  const int64_t fragments = env_.spec.rounds.fragments;
+  for (const auto& [result, agreeing] : results) {
     if (agreeing.size() < epoch_.majority()) continue;
     for (const auto& [node, other] : result_of) {
-      if (other != digests) Lose(node, absl::DataLossError("its result of the round has another digest"));
+      if (other == result) continue;
+      Lose(node, absl::DataLossError(absl::StrCat("its result differs in ", Difference(other, result, fragments))));
     }
     Combined combined;
     combined.receipt.tag = Tag();
     combined.receipt.voters = epoch_.members;
     combined.receipt.contributions = wire::Contributing(members);
     combined.receipt.start_theta = position_.theta;
-    combined.receipt.result = {position_.round.next(), digests.first, digests.second, position_.cursor};
+    combined.receipt.result = {position_.round.next(), result.theta, result.momentum, position_.cursor};
+    combined.receipt.fragment = result.fragment;
     combined.receipt.codec = Codec();
     combined.prepared = agreeing;
     return std::optional<Combined>(std::move(combined));
   }
   if (results.size() > 1 && result_of.size() == members.size()) {
-    return absl::DataLossError(absl::StrCat("the members do not agree on the result of ", RoundName(position_.round)));
+    const auto& one = *results.begin();
+    const auto& other = *results.rbegin();
+    return absl::DataLossError(absl::StrCat("the members do not agree on the result of ", RoundName(position_.round),
+                                            ": those of node ", one.second.begin()->first.Short(), " and node ",
+                                            other.second.begin()->first.Short(), " differ in ",
+                                            Difference(one.first, other.first, fragments)));
   }
   for (const auto& [node, times] : suspicion_) {
     if (times >= kMaxSuspicion && node != env_.transport.self()) {
@@ -498,6 +507,7 @@ RoundLead::Summary RoundLead::SummaryOf(const wire::Receipt& receipt) const {
   summary.report.round = receipt.tag.round;
   summary.report.theta = receipt.result.theta;
   summary.report.metrics.contributors = static_cast<uint32_t>(receipt.contributions.size());
+  summary.report.metrics.fragment = receipt.fragment;
   return summary;
 }
 

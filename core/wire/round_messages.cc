@@ -32,6 +32,11 @@ absl::Status Get(std::string_view field, const std::string& in, Digest* out) {
   return absl::OkStatus();
 }
 
+// Zero where it is absent.
+absl::Status GetOptional(std::string_view field, const std::string& in, Digest* out) {
+  return in.empty() ? absl::OkStatus() : Get(field, in, out);
+}
+
 absl::Status Get(std::string_view field, const std::string& in, NodeId* out) {
   Digest digest;
   GDF_RETURN_IF_ERROR(Get(field, in, &digest));
@@ -114,6 +119,7 @@ absl::Status Get(const pb::Receipt& in, Receipt* out) {
   if (out->result.round != out->tag.round.next())
     return Bad("receipt.result", "is not of the next round");
   if (out->voters.empty()) return Bad("receipt.voters", "are missing");
+  GDF_RETURN_IF_ERROR(GetOptional("receipt.fragment", in.fragment(), &out->fragment));
   GDF_RETURN_IF_ERROR(GetCodec("receipt.codec", in.codec(), &out->codec));
   return GetCodec("receipt.next_codec", in.next_codec(), &out->next_codec);
 }
@@ -293,6 +299,7 @@ absl::Status Get(const pb::Prepared& in, Prepared* out) {
       GetFigure("prepared.aggregate_seconds", in.aggregate_seconds(), &out->aggregate_seconds));
   out->payload_sent = in.payload_sent();
   out->payload_received = in.payload_received();
+  GDF_RETURN_IF_ERROR(GetOptional("prepared.fragment", in.fragment(), &out->fragment));
   return Get(in.link(), &out->link);
 }
 

@@ -85,6 +85,7 @@ struct Receipt {
   StateId result;  // result.round == tag.round + 1
   uint32_t codec = 0;       // that packed the contributions: which of the job's
   uint32_t next_codec = 0;  // and which packs those of the next round
+  Digest fragment = {};     // of the part of the result's θ that the round exchanged; zero: all of it
   bool operator==(const Receipt&) const = default;
   // SHA-256 over a fixed layout of all fields: what members sign.
   Digest SigningDigest() const;
@@ -235,6 +236,7 @@ struct Prepared {
   uint64_t payload_sent = 0;  // bytes of frames in this exchange
   uint64_t payload_received = 0;
   LinkFigures link = {};
+  Digest fragment = {};  // as the receipt's
   bool operator==(const Prepared&) const = default;
 };
 

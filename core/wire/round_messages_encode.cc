@@ -11,6 +11,10 @@ namespace pb = ::gdf::round::v1;
 void Put(const Digest& digest, std::string* out) { out->assign(AsString(digest.span())); }
 void Put(const NodeId& node, std::string* out) { Put(node.digest(), out); }
 
+void PutOptional(const Digest& digest, std::string* out) {
+  if (!digest.zero()) Put(digest, out);
+}
+
 void Put(const RoundTag& tag, pb::Tag* out) {
   out->set_job(tag.job.value);
   out->set_epoch(tag.epoch.value);
@@ -49,6 +53,7 @@ void Put(const Receipt& receipt, pb::Receipt* out) {
   Put(receipt.result, out->mutable_result());
   out->set_codec(receipt.codec);
   out->set_next_codec(receipt.next_codec);
+  PutOptional(receipt.fragment, out->mutable_fragment());
 }
 
 void Put(const NodeSignature& signature, pb::NodeSignature* out) {
@@ -155,6 +160,7 @@ struct ReplyWriter {
     prepared->mutable_link()->set_rtt_us(absl::ToInt64Microseconds(in.link.rtt));
     prepared->mutable_link()->set_values_per_sec(in.link.values_per_sec);
     for (const NodeId& node : in.link.near) Put(node, prepared->mutable_link()->add_near());
+    PutOptional(in.fragment, prepared->mutable_fragment());
   }
   void operator()(const Signed& in) {
     Put(in.signature, out.mutable_signature()->mutable_signature());

@@ -41,6 +41,7 @@ Digest Receipt::SigningDigest() const {
   hash.UpdateU64(static_cast<uint64_t>(result.cursor.epoch));
   hash.UpdateU64(static_cast<uint64_t>(result.cursor.position));
   hash.UpdateU64(codec).UpdateU64(next_codec);
+  if (!fragment.zero()) hash.Update(fragment.span());
   return hash.Finish();
 }
 

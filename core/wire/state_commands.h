@@ -165,6 +165,7 @@ struct RoundMetrics {
   double aggregate_sec = 0;
   double utilisation = 0;            // of the members' time in compute, 0 to 1
   uint32_t contributors = 0;         // members whose delta was applied
+  Digest fragment;                   // of the part of θ_{r+1} that the round exchanged; zero: all of it
   bool operator==(const RoundMetrics&) const = default;
 };
 

@@ -113,10 +113,10 @@ void Put(const RoundMetrics& from, pb::RoundMetrics* to) {
   to->set_aggregate_sec(from.aggregate_sec);
   to->set_utilisation(from.utilisation);
   to->set_contributors(from.contributors);
+  if (!from.fragment.zero()) to->set_fragment(Raw(from.fragment.bytes));
 }
 
-RoundMetrics Get(const pb::RoundMetrics& from) {
-  RoundMetrics to;
+absl::Status Get(const pb::RoundMetrics& from, RoundMetrics& to) {
   if (from.has_train_loss()) to.train_loss = from.train_loss();
   if (from.has_valid_loss()) to.valid_loss = from.valid_loss();
   to.tokens = from.tokens();
@@ -129,7 +129,7 @@ RoundMetrics Get(const pb::RoundMetrics& from) {
   to.aggregate_sec = from.aggregate_sec();
   to.utilisation = from.utilisation();
   to.contributors = from.contributors();
-  return to;
+  return from.fragment().empty() ? absl::OkStatus() : Take("fragment", from.fragment(), to.fragment);
 }
 
 // ---- bodies, one Put and one Get each
@@ -272,8 +272,8 @@ absl::Status Get(const pb::ReportJob& from, ReportJob& c) {
   c.job.value = from.job();
   c.epoch.value = from.epoch();
   c.round.value = from.round();
-  c.metrics = Get(from.metrics());
   c.message = from.message();
+  GDF_RETURN_IF_ERROR(Get(from.metrics(), c.metrics));
   return Take("theta", from.theta(), c.theta);
 }
 
@@ -460,7 +460,8 @@ std::string EncodeRoundMetrics(const RoundMetrics& metrics) {
 absl::StatusOr<RoundMetrics> DecodeRoundMetrics(std::string_view bytes) {
   pb::RoundMetrics message;
   GDF_RETURN_IF_ERROR(Parse("record of round metrics", bytes, message));
-  RoundMetrics metrics = Get(message);
+  RoundMetrics metrics;
+  GDF_RETURN_IF_ERROR(Get(message, metrics));
   GDF_RETURN_IF_ERROR(CheckRoundMetrics(metrics));
   return metrics;
 }

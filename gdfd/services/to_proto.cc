@@ -55,6 +55,7 @@ v1::Round ToProto(const state::RoundRecord& round) {
   out.set_aggregate_seconds(m.aggregate_sec);
   out.set_members(m.contributors);
   out.set_digest(round.theta.ToHex());
+  if (!m.fragment.zero()) out.set_fragment_digest(m.fragment.ToHex());
   out.set_at_unix_ms(round.at_unix_ms);
   out.set_utilisation(m.utilisation);
   out.set_epoch(round.epoch.value);

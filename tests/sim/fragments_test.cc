@@ -94,6 +94,10 @@ TEST_CASE("every round changes its fragment alone, and all nodes agree on every 
     for (uint64_t round = 1; round <= 7; ++round) {
       const CommittedRound& committed = rounds.at(RoundId{round});
       CHECK(committed.state->id == job.Committed(0).at(RoundId{round}).state->id);
+      const train::Fragments fragments = *train::Fragments::Create(9001, 3);
+      const absl::Span<const float> changed = fragments.Slice(committed.state->theta.span(), (round - 1) % 3);
+      CHECK(committed.commit->receipt.fragment == MerkleRoot(tensor::AsBytes(changed)));
+      CHECK(job.reports()[round - 1].metrics.fragment == committed.commit->receipt.fragment);
       CHECK(committed.commit->receipt.contributions.size() == 4);
       // A round's report has the steps since the one before: 2 first, then 5; the last round has no delay.
       for (const wire::Contribution& c : committed.commit->receipt.contributions) {
@@ -128,6 +132,32 @@ TEST_CASE("what a round waits for is hidden behind the steps of the delay") {
   INFO(alone << ", overlapped " << overlapped << ", steps " << steps);
   CHECK(alone > 1.3 * steps);
   CHECK(overlapped < 1.1 * steps);
+}
+
+TEST_CASE("a node whose outer step is another is told which fragment differs, and is out") {
+  JobOptions options = FourNodes();
+  SimJob job(9, options);
+  job.set_outer(2, {config::OuterOptimizer::kNesterov, 0.5, options.outer.momentum});
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  INFO(job.reason());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.HasEvent("round 1 lost node " + job.id(2).Short() + ": its result differs in fragment 1 of 3"));
+  CHECK_FALSE(job.epoch().Has(job.id(2)));
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("two nodes that do not agree are told in which fragment, and the job ends") {
+  JobOptions options = FourNodes();
+  options.nodes = 2;
+  SimJob job(10, options);
+  job.set_outer(1, {config::OuterOptimizer::kNesterov, 0.5, options.outer.momentum});
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  CHECK(job.reason().find("the members do not agree on the result of round 1: those of node ") == 0);
+  CHECK(job.reason().find(" differ in fragment 1 of 3") != std::string::npos);
+  CHECK(job.Violations() == "");
 }
 
 TEST_CASE("a node that is lost during the delay comes back with theta alone, and the job goes on") {

@@ -123,7 +123,7 @@ SimJob::Instance::Instance(SimJob& job, Node& node)
                           .folder = kFolder, .keep = 1 << 20, .num_params = job.options_.num_params})),
       member(rounds::RoundEnv{.job = kJob,
                               .submission = kSubmission,
-                              .spec = job.spec_,
+                              .spec = node.spec ? *node.spec : job.spec_,
                               .executor = job.executor_,
                               .pool = job.pool_,
                               .transport = *node.transport,
@@ -219,6 +219,11 @@ void SimJob::Crash(int index) {
 void SimJob::CrashFromWithin(int index) {
   nodes_[index]->transport->Mute();
   executor_.Post([this, index] { Crash(index); });
+}
+
+void SimJob::set_outer(int node, config::OuterSpec outer) {
+  nodes_[node]->spec = spec_;
+  nodes_[node]->spec->rounds.outer = outer;
 }
 
 // As gdfd's JobTask: starts the job again after an error that another start may mend.

@@ -87,6 +87,8 @@ class SimJob {
   // What the worker of `node` fails with from now on; null: nothing.
   void set_worker_fault(int node, SimWorker::Fault fault) { nodes_[node]->worker_fault = std::move(fault); }
   void set_step_time(int node, absl::Duration time) { nodes_[node]->step_time = time; }
+  // What the outer step of `node` is by instead of the job's, from its start on: a node that computes wrongly.
+  void set_outer(int node, config::OuterSpec outer);
   // Told a node's local parameters before each of its steps. Of workers that start from now on.
   void set_before_step(std::function<void(int node, int64_t step, absl::Span<const float> local)> told) {
     before_step_ = std::move(told);
@@ -136,6 +138,7 @@ class SimJob {
     FaultyFiles files;
     SimWorker::Fault worker_fault;
     absl::Duration step_time = SimWorkerOptions{}.step_time;
+    std::optional<config::JobSpec> spec;  // instead of the job's
     std::unique_ptr<SimTransport> transport;  // null while down
     std::unique_ptr<Instance> instance;
     std::unique_ptr<TaskScope> scope;

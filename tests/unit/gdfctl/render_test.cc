@@ -136,6 +136,14 @@ control::JobUpdate Round(uint64_t number, double loss, double at_seconds, uint64
   return {.round = round};
 }
 
+TEST_CASE("A round shows its digest, and that of its fragment if it exchanged one") {
+  control::Round round;
+  round.digest = std::string(12, 'a') + std::string(52, 'b');
+  CHECK(absl::EndsWith(RenderRound(round), ", digest aaaaaaaaaaaa"));
+  round.fragment_digest = std::string(12, 'c') + std::string(52, 'd');
+  CHECK(absl::EndsWith(RenderRound(round), ", digest aaaaaaaaaaaa, of its fragment cccccccccccc"));
+}
+
 TEST_CASE("Since when a running job got no further is told") {
   control::Job job;
   job.phase = control::JobPhase::kRunning;

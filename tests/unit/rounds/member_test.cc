@@ -319,6 +319,96 @@ TEST_CASE_METHOD(OneMember, "only a receipt of the result that is held here is s
   CHECK_FALSE(disk.Exists("/state/prepared-0000000000000001"));
 }
 
+struct FragmentMember : OneMember {
+  FragmentMember() : OneMember(2 * train::Fragments::kUnit) {
+    spec.rounds.inner_steps = 4;
+    spec.rounds.fragments = 2;
+    worker_options.fragments = 2;
+    StartMember();
+    EnterFirst();
+  }
+  wire::Receipt TrainAlone() {
+    const auto report = AskFor<wire::RoundReport>(Plan());
+    const wire::ExchangeStart start{Tag(member->state()->id.round.value), {{id(1), report.tokens}}, absl::Seconds(30)};
+    const auto prepared = AskFor<wire::Prepared>(start);
+    wire::Receipt receipt = ReceiptFor(prepared, start.members);
+    receipt.fragment = prepared.fragment;
+    return receipt;
+  }
+  Digest HeldHere(uint64_t fragment) const {
+    const train::Fragments fragments = *train::Fragments::Create(worker_options.num_params, 2);
+    return MerkleRoot(tensor::AsBytes(fragments.Slice(member->state()->theta.span(), fragment)));
+  }
+};
+
+TEST_CASE_METHOD(FragmentMember, "a receipt names the digest of the fragment that its round exchanged") {
+  const Digest second = HeldHere(1);
+  wire::Receipt receipt = TrainAlone();
+  AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 1})});
+  CHECK(receipt.fragment == HeldHere(0));
+  CHECK(HeldHere(1) == second);
+  receipt = TrainAlone();
+  AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 1})});
+  CHECK(receipt.fragment == HeldHere(1));
+  CHECK(HeldHere(1) != second);
+}
+
+TEST_CASE_METHOD(FragmentMember, "a receipt with another digest of the fragment is not signed, and said to be so") {
+  wire::Receipt receipt = TrainAlone();
+  std::string differs = "result of round 1 is not the receipt's: they differ in fragment 1 of 2";
+  SECTION("another") { receipt.fragment = HashBytes("other"); }
+  SECTION("none") { receipt.fragment = {}; }
+  SECTION("with all of theta") {
+    receipt.fragment = HashBytes("other");
+    receipt.result.theta = HashBytes("other");
+  }
+  SECTION("what differs is elsewhere") {
+    receipt.result.theta = HashBytes("other");
+    differs = "they differ in theta outside of fragment 1 of 2";
+  }
+  SECTION("or is not theta") {
+    receipt.result.momentum = HashBytes("other");
+    differs = "they differ in the outer momentum";
+  }
+  const absl::Status proposed = Ask(wire::Propose{receipt}).status();
+  CHECK(absl::IsFailedPrecondition(proposed));
+  CHECK(Says(proposed, differs));
+  const absl::Status committed = Ask(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 2})}).status();
+  CHECK(absl::IsFailedPrecondition(committed));
+  CHECK(Says(committed, differs));
+}
+
+TEST_CASE_METHOD(FragmentMember, "a receipt that names no fragment, signed by an earlier release, is finished") {
+  wire::Receipt receipt = TrainAlone();
+  AskFor<wire::Signed>(wire::Propose{receipt});
+  checkpoint::Loaded loaded = *store->Load();
+  wire::Receipt old = receipt;
+  old.fragment = {};
+  REQUIRE(store->Prepare(*loaded.shadow, old).ok());
+  StartMember();
+  member->SetEpoch(first);
+  CHECK(AskFor<wire::EnterReply>(wire::Enter{kJob, first}).prepared == receipt);
+  AskFor<wire::Signed>(wire::Propose{receipt});
+}
+
+TEST_CASE_METHOD(FragmentMember, "a fetched result is signed by the digest of its fragment") {
+  auto other = std::make_shared<checkpoint::OuterState>();
+  other->theta = *tensor::FlatBuffer::Zeros(worker_options.num_params);
+  other->momentum = *tensor::FlatBuffer::Zeros(worker_options.num_params);
+  other->theta.span()[0] = 3;
+  other->id.round = RoundId{1};
+  checkpoint::Identify(*other);
+  ServeStateFrom(2, other);
+  AskFor<wire::Done>(wire::SyncState{Tag(), other->id, id(2), false, std::nullopt});
+  wire::Prepared prepared;
+  prepared.tag = Tag();
+  prepared.result = other->id;
+  wire::Receipt receipt = ReceiptFor(prepared, {{id(0), 9}});
+  CHECK(Says(Ask(wire::Propose{receipt}).status(), "they differ in fragment 1 of 2"));
+  receipt.fragment = MerkleRoot(tensor::AsBytes(other->theta.span().subspan(0, train::Fragments::kUnit)));
+  AskFor<wire::Signed>(wire::Propose{receipt});
+}
+
 TEST_CASE_METHOD(OneMember, "what is signed is on disk first, and outlives a restart") {
   EnterFirst();
   const wire::Prepared prepared = TrainAndExchange();

@@ -51,6 +51,9 @@ TEST_CASE("A job's phase says how it ended") {
   CHECK(running.last_round().round() == 2);
   CHECK(running.last_round().loss() == 1.5);
   CHECK(running.last_round().digest() == HashBytes("theta").ToHex());
+  CHECK(running.last_round().fragment_digest().empty());
+  job.metrics.fragment = HashBytes("fragment");
+  CHECK(ToProto(job, kNoNames).last_round().fragment_digest() == HashBytes("fragment").ToHex());
   job.phase = state::JobPhase::kFinished;
   for (const auto& [verdict, phase] :
        {std::pair{wire::Verdict::kSucceeded, v1::JOB_PHASE_SUCCEEDED},

@@ -25,7 +25,10 @@ Receipt ReceiptOf() {
           {Node("a"), Node("b")},
           {{Node("a"), 100}, {Node("b"), 0}},
           HashBytes("start"),
-          StateOf(18)};
+          StateOf(18),
+          0,
+          0,
+          HashBytes("fragment")};
 }
 
 Commit CommitOf() {
@@ -54,7 +57,7 @@ std::vector<RoundRequest> Requests() {
 std::vector<RoundReply> Replies() {
   return {EnterReply{StateOf(17), CommitOf(), ReceiptOf(), EpochOf(), 1'000'000, 4},
           RoundReport{Tag(), "NaN", 1000, 50, 2.5, 0.1, 3.5, 0.25, {4, 5}, HashBytes("packed")},
-          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000, {Node("d")}}},
+          Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000, {Node("d")}}, HashBytes("fragment")},
           Signed{CommitOf().signatures[0]}, Done{1, 2}};
 }
 
@@ -114,6 +117,9 @@ TEST_CASE("what may be absent in a round message stays absent") {
   CHECK(*DecodeRoundRequest(EncodeRoundRequest(sync).span()) == sync);
   const RoundReply first = EnterReply{StateOf(0), std::nullopt, std::nullopt, std::nullopt, 7, 0};
   CHECK(*DecodeRoundReply(EncodeRoundReply(first).span()) == first);
+  Receipt whole = ReceiptOf();
+  whole.fragment = {};
+  CHECK(*DecodeReceipt(AsBytes(EncodeReceipt(whole))) == whole);
 }
 
 TEST_CASE("a request's tag is found in each kind") {
@@ -327,6 +333,8 @@ TEST_CASE("what is signed of a receipt depends on every field") {
       [](Receipt& r) { r.result.cursor.position = 9; },
       [](Receipt& r) { r.codec = 9; },
       [](Receipt& r) { r.next_codec = 9; },
+      [](Receipt& r) { r.fragment = HashBytes("x"); },
+      [](Receipt& r) { r.fragment = {}; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     Receipt changed = ReceiptOf();
@@ -334,6 +342,11 @@ TEST_CASE("what is signed of a receipt depends on every field") {
     INFO(i);
     CHECK(changed.SigningDigest() != whole);
   }
+  // By Python's hashlib; what names no fragment is signed as receipts were before they named one.
+  CHECK(whole.ToHex() == "50872464139222765e4e8c90e42e6e7d1432148f4a595f5f7d28187285245d3e");
+  Receipt without = ReceiptOf();
+  without.fragment = {};
+  CHECK(without.SigningDigest().ToHex() == "7bb976e534071906ea2c6b9f22e3991c5f242d11a882225b7ce8c618273b0bd1");
   CHECK(ReceiptOf().Contributed(Node("a")));
   CHECK_FALSE(ReceiptOf().Contributed(Node("b")));  // 0 tokens: took part, gave nothing
   CHECK(EpochRecord{Epoch{1}, Node("a"), std::vector<NodeId>(4)}.majority() == 3);

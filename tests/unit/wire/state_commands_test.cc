@@ -26,6 +26,7 @@ RoundMetrics Metrics() {
   m.aggregate_sec = 7;
   m.utilisation = 1;
   m.contributors = 8;
+  m.fragment = HashBytes("fragment");
   return m;
 }
 
@@ -153,6 +154,7 @@ TEST_CASE("metrics must be finite") {
   m.tokens_per_sec = -1;
   CHECK_FALSE(DecodeRoundMetrics(EncodeRoundMetrics(m)).ok());
   CHECK(*DecodeRoundMetrics(EncodeRoundMetrics(Metrics())) == Metrics());
+  CHECK(DecodeRoundMetrics(EncodeRoundMetrics({}))->fragment.zero());
 }
 
 TEST_CASE("results come back from their bytes") {
