@@ -283,6 +283,7 @@ absl::Duration JobMember::Impl::SilenceAllowed() {
   if (env_.transport.Connected(known_->lead)) {
     return env_.spec.rounds.round_deadline + env_.timings.lead_silence;
   }
+  if (env_.coordinator.SeesOffline(known_->lead)) return env_.timings.lead_down;
   return heard_in_epoch_ ? 2 * env_.timings.reconnect : env_.timings.enter;
 }
 
@@ -304,7 +305,7 @@ Task<void> JobMember::Impl::WatchLead() {
   absl::Duration asked_at = -absl::InfiniteDuration();
   Epoch told;  // that it waits in this epoch
   while (!ended_) {
-    co_await Sleep(env_.executor, env_.timings.reconnect / 2);
+    co_await Sleep(env_.executor, env_.timings.retry);
     const absl::Duration now = env_.executor.clock().Monotonic();
     if (ended_ || !known_) continue;
     co_await ReportSlowTraining();

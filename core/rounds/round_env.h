@@ -66,6 +66,8 @@ struct RoundTimings {
   absl::Duration majority = absl::Minutes(10);   // for a majority, then the job fails
   absl::Duration epoch = absl::Seconds(30);      // for the coordinators to open an epoch that was asked for
   absl::Duration lead_silence = absl::Minutes(2);  // a lead that is connected and says nothing, beside a round's time
+  // One that the coordinators do not see either: a broken connection is dialled again in less.
+  absl::Duration lead_down = absl::Seconds(2);
 };
 
 // References must outlive the JobMember.

@@ -134,6 +134,35 @@ TEST_CASE("what a round waits for is hidden behind the steps of the delay") {
   CHECK(overlapped < 1.1 * steps);
 }
 
+TEST_CASE("a node that dies at any moment of a round holds the others up no longer than its lead's place is kept") {
+  const int victim = GENERATE(0, 2);  // the lead, and another
+  JobOptions options = FourNodes();
+  options.rounds = 12;
+  for (uint64_t number = 60; number < 240; number += 12) {
+    CAPTURE(victim, number);
+    SimJob job(100 + number, options);
+    std::optional<absl::Duration> last;  // round since the loss, or that
+    absl::Duration longest;
+    job.network().set_on_message([&](const SimMessage& message) {
+      if (message.number != number) return;
+      last = job.executor().Monotonic();
+      job.Crash(victim);
+    });
+    job.set_on_report([&](const wire::ReportJob&) {
+      if (!last) return;
+      const absl::Duration before = *std::exchange(last, job.executor().Monotonic());
+      longest = std::max(longest, *last - before);
+    });
+    job.Start();
+    REQUIRE(job.RunToEnd());
+    CHECK(job.verdict() == wire::Verdict::kSucceeded);
+    CHECK(job.Violations() == "");
+    REQUIRE(last);
+    // Of which the round itself takes 1 s.
+    CHECK(longest < (victim == 0 ? rounds::RoundTimings{}.lead_down : absl::ZeroDuration()) + absl::Seconds(3));
+  }
+}
+
 TEST_CASE("a node whose outer step is another is told which fragment differs, and is out") {
   JobOptions options = FourNodes();
   SimJob job(9, options);

@@ -10,6 +10,8 @@ namespace gdf::cluster {
 namespace {
 
 constexpr int kRounds = 60;
+// How long a link that broke may take to come back (core/rounds/round_env.h).
+constexpr absl::Duration kReconnect = absl::Seconds(10);
 
 // A job of kRounds on the nodes of these numbers.
 std::string SubmitOn(Cluster& cluster, const std::vector<int>& nodes, int min) {
@@ -159,6 +161,11 @@ TEST_CASE("a job whose lead is killed gets another lead") {
   Node& lead = LeadOf(cluster, job);
   const std::string id = lead.id();
   lead.Kill(SIGKILL);
+  const absl::Duration killed = MonotonicNow();
+  log.Await("a round of another lead", [](const Json& update) {
+    return update["type"] == "round" && update["round"]["epoch"] == 2;
+  });
+  CHECK(MonotonicNow() - killed < kReconnect);  // not once its silence was too long
   const Json end = log.AwaitEnd();
   CHECK(end["phase"] == "succeeded");
   CHECK(end["lead"] != id);
