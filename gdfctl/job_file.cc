@@ -104,7 +104,9 @@ class Loader {
     absl::StatusOr<config::ModelShape> shape = config::ModelShapeFromHfConfig(*json, config_path);
     if (!shape.ok()) return problem(shape.status());
     job_->shape = *shape;
-    if (absl::Status fits = config::ValidateWithShape(job_->spec, *shape); !fits.ok()) problem(fits);
+    for (const config::ShapeProblem& unfit : config::ProblemsWithShape(job_->spec, *shape)) {
+      problem(absl::InvalidArgumentError(absl::StrCat("'", unfit.field, "' ", unfit.message)));
+    }
 
     list.push_back({"config.json", config_path, json->size()});
     for (const char* name : kModelFiles) {

@@ -43,12 +43,33 @@ const KindName* Find(CodecKind kind) {
   return found == std::end(kKinds) ? nullptr : found;
 }
 
-std::string Names() {
-  return absl::StrJoin(kKinds, ", ", [](std::string* out, const KindName& kind) {
-    const char* option = kind.option == Option::kBlock ? "[:BLOCK]" : "[:K]";
-    absl::StrAppend(out, kind.name, kind.option == Option::kNone ? "" : option,
-                    kind.can_be_stochastic ? "[:stochastic]" : "");
+uint32_t MaxK(CodecKind kind) { return kind == CodecKind::kDct ? CodecSpec::kMaxDctK : CodecSpec::kMaxK; }
+
+const KindName* FindNamed(std::string_view text) {
+  const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds), [text](const KindName& entry) {
+    return entry.name == text.substr(0, text.find(':'));
   });
+  return found == std::end(kKinds) ? nullptr : found;
+}
+
+std::string FormOf(const KindName& kind) {
+  const char* option = kind.option == Option::kBlock ? "[:BLOCK]" : "[:K]";
+  return absl::StrCat(kind.name, kind.option == Option::kNone ? "" : option,
+                      kind.can_be_stochastic ? "[:stochastic]" : "");
+}
+
+std::string Names() {
+  return absl::StrJoin(kKinds, ", ", [](std::string* out, const KindName& kind) { *out += FormOf(kind); });
+}
+
+std::string RangeOf(const KindName& kind) {
+  switch (kind.option) {
+    case Option::kNone: return "alone";
+    case Option::kBlock:
+      return absl::StrCat("with BLOCK a power of two from ", CodecSpec::kMinBlock, " to ", CodecSpec::kMaxBlock);
+    case Option::kK: return absl::StrCat("with K from 1 to ", MaxK(kind.kind));
+  }
+  return "";
 }
 
 std::string Ranges() {
@@ -69,8 +90,7 @@ absl::Status CodecSpec::Check() const {
   const bool block_fits = known->option == Option::kBlock
                               ? std::has_single_bit(block) && block >= kMinBlock && block <= kMaxBlock
                               : block == 0;
-  const uint32_t max_k = kind == CodecKind::kDct ? kMaxDctK : kMaxK;
-  const bool k_fits = known->option == Option::kK ? k >= 1 && k <= max_k : k == 0;
+  const bool k_fits = known->option == Option::kK ? k >= 1 && k <= MaxK(kind) : k == 0;
   if (block_fits && k_fits && (known->can_be_stochastic || !stochastic)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("codec ", known->name, " with block ", block,
                                                  " and k ", k, stochastic ? ", stochastic" : "",
@@ -82,21 +102,23 @@ absl::StatusOr<CodecSpec> CodecSpec::Parse(std::string_view text) {
   const bool stochastic = text.ends_with(kStochastic);
   const std::string_view plain = text.substr(0, text.size() - (stochastic ? kStochastic.size() : 0));
   const size_t colon = plain.find(':');
-  for (const KindName& known : kKinds) {
-    if (plain.substr(0, colon) != known.name) continue;
-    uint32_t option = known.usual;
-    // The text must be the one that ToString gives: no sign, space or leading zero.
-    const std::string digits(colon == std::string_view::npos ? "" : plain.substr(colon + 1));
-    if (colon != std::string_view::npos && !absl::SimpleAtoi(digits, &option)) break;
-    CodecSpec spec{.kind = known.kind, .stochastic = stochastic};
-    if (known.option == Option::kBlock) spec.block = option;
-    if (known.option == Option::kK) spec.k = option;
-    if (!spec.Check().ok() || (colon != std::string_view::npos && spec.ToString() != text)) break;
-    return spec;
+  const bool has_option = colon != std::string_view::npos;
+  const std::string got = absl::StrCat(", got '", std::string(text.substr(0, 60)), "'");
+  const KindName* known = FindNamed(text);
+  if (known == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("must be one of ", Names(), " with ", Ranges(), got));
   }
-  return absl::InvalidArgumentError(absl::StrCat("must be one of ", Names(), " with ", Ranges(),
-                                                 ", got '", std::string(text.substr(0, 60)), "'"));
+  uint32_t option = known->usual;
+  const bool read = !has_option || absl::SimpleAtoi(std::string(plain.substr(colon + 1)), &option);
+  CodecSpec spec{.kind = known->kind, .stochastic = stochastic};
+  if (known->option == Option::kBlock) spec.block = option;
+  if (known->option == Option::kK) spec.k = option;
+  // The text must be the one that ToString gives: no sign, space or leading zero.
+  if (read && spec.Check().ok() && (!has_option || spec.ToString() == text)) return spec;
+  return absl::InvalidArgumentError(absl::StrCat("must be ", FormOf(*known), " ", RangeOf(*known), got));
 }
+
+bool CodecSpec::IsNamed(std::string_view text) { return FindNamed(text) != nullptr; }
 
 std::string CodecSpec::ToString() const {
   const KindName* known = Find(kind);

@@ -42,9 +42,11 @@ struct CodecSpec {
 
   // "fp32", "bf16", "fp16"; a block codec, "int8", "int4", "fp4" or "sign", with ":BLOCK" or its
   // usual block, after which int8 and int4 can have ":stochastic"; or "topk2" (values of 2 bits),
-  // "topk8" (int8) or "dct" (int8), with ":K" or its usual k. kInvalidArgument, "must be one of
-  // ...", for anything else.
+  // "topk8" (int8) or "dct" (int8), with ":K" or its usual k. kInvalidArgument for anything else:
+  // "must be ..." with what the codec of that name can have, or with all codecs.
   static absl::StatusOr<CodecSpec> Parse(std::string_view text);
+  // Is it a codec's name, alone or before a colon?
+  static bool IsNamed(std::string_view text);
 
   // kInvalidArgument for an unknown kind or a block, k or rounding that it cannot have.
   absl::Status Check() const;

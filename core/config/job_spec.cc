@@ -240,22 +240,28 @@ std::string ToYaml(const JobSpec& spec) {
   return w.Take();
 }
 
-absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape) {
+std::vector<ShapeProblem> ProblemsWithShape(const JobSpec& spec, const ModelShape& shape) {
+  std::vector<ShapeProblem> problems;
   const int64_t context = Context(shape);
   if (spec.data.sequence_length > context) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("'data.sequence_length' must be at most the model's context (%d), got %d",
-                        context, spec.data.sequence_length));
+    problems.push_back({"data.sequence_length", absl::StrFormat("must be at most the model's context (%d), got %d",
+                                                                context, spec.data.sequence_length)});
   }
+  if (Vocab(shape) == 0) return problems;
   constexpr int64_t kUnit = CodecSpec::kMaxBlock;  // a fragment's least
   const int64_t most = (NumParameters(shape) + kUnit - 1) / kUnit;
   if (spec.rounds.fragments > 1 && spec.rounds.fragments > most) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("'rounds.fragments' must be at most %d with a model of %d parameters, got %d: "
-                        "a fragment has %d or more",
-                        most, NumParameters(shape), spec.rounds.fragments, kUnit));
+    problems.push_back({"rounds.fragments",
+                        absl::StrFormat("must be at most %d with a model of %d parameters, got %d: a fragment has %d or more",
+                                        most, NumParameters(shape), spec.rounds.fragments, kUnit)});
   }
-  return absl::OkStatus();
+  return problems;
+}
+
+absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape) {
+  const std::vector<ShapeProblem> problems = ProblemsWithShape(spec, shape);
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("'%s' %s", problems[0].field, problems[0].message));
 }
 
 int64_t NumRounds(const JobSpec& spec) {

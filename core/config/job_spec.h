@@ -183,8 +183,12 @@ std::optional<JobSpec> ParseJobSpec(std::string_view text, absl::Span<const std:
 // Canonical job.yaml with every key written out; ParseJobSpec of it gives `spec` again.
 std::string ToYaml(const JobSpec& spec);
 
-// What ParseJobSpec could not check without the model's `shape`, vocabulary and all: that it has room
-// for data.sequence_length, and parameters for rounds.fragments. kInvalidArgument.
+// What of a job does not go with its model's `shape`: data.sequence_length, for which it has no room,
+// and rounds.fragments, for which it has too few parameters, if its vocabulary is set. ParseJobSpec
+// checks a shape that job.yaml has.
+std::vector<ShapeProblem> ProblemsWithShape(const JobSpec& spec, const ModelShape& shape);
+
+// The first of them as kInvalidArgument.
 absl::Status ValidateWithShape(const JobSpec& spec, const ModelShape& shape);
 
 // A round is H / fragments inner steps of the job; the last one is shorter where that does not divide them.

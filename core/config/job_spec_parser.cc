@@ -209,6 +209,7 @@ class JobParser {
     for (const ShapeProblem& problem : ShapeProblems(shape)) {
       map->Reject(problem.field, problem.message);
     }
+    whole_shape_ = problems_->size() == problems_before;
   }
 
   void ReadData() {
@@ -396,7 +397,8 @@ class JobParser {
     for (size_t i = 0; i < texts.size(); ++i) {
       const absl::StatusOr<CodecSpec> codec = CodecSpec::Parse(texts[i]);
       std::string wrong;
-      if (!codec.ok()) wrong = absl::StrCat(codec.status().message(), "; or powersgd[:RANK], alone");
+      if (!codec.ok()) wrong = std::string(codec.status().message());
+      if (!CodecSpec::IsNamed(texts[i])) wrong += "; or auto or powersgd[:RANK], alone";
       if (IsPowerSgd(texts[i])) wrong = "must name powersgd alone: its rounds have two passes, others one";
       if (codec.ok() && std::find(codecs.begin(), codecs.end(), *codec) != codecs.end()) {
         wrong = absl::StrFormat("names %s twice", codec->ToString());
@@ -521,16 +523,16 @@ class JobParser {
       train_.Reject("batch_size", absl::StrFormat("must be at least nodes.gpus (%d), over which it is dealt out, got %d",
                                                   spec_.nodes.gpus, t.batch_size));
     }
-    if (!spec_.model.shape || !data_.Has("sequence_length")) return;
-    const int64_t context = Context(*spec_.model.shape);
-    if (spec_.data.sequence_length > context) {
-      data_.Reject("sequence_length",
-                   absl::StrFormat("must be at most the model's context (%d), got %d", context,
-                                   spec_.data.sequence_length));
+    if (!whole_shape_) return;
+    for (const ShapeProblem& problem : ProblemsWithShape(spec_, *spec_.model.shape)) {
+      const size_t dot = problem.field.find('.');
+      YamlMap& section = problem.field.substr(0, dot) == "data" ? data_ : rounds_;
+      section.Reject(problem.field.substr(dot + 1), problem.message);
     }
   }
 
   JobSpec spec_;
+  bool whole_shape_ = false;  // spec_.model.shape is what job.yaml says, and can be built
   Problems* problems_;
   YamlMap root_, model_, data_, train_, rounds_;
 };

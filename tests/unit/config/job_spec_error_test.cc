@@ -56,6 +56,19 @@ void CheckAll(const std::vector<Case>& cases) {
   }
 }
 
+// 256 · 8 + 16 · 8 of embeddings, 872 of each layer and 16 of the last norm are 3936 parameters.
+TEST_CASE("job.yaml: more fragments than a model with a stated vocabulary has room for") {
+  const std::string fragments = Replace(kValid, "inner_steps: 10", "inner_steps: 10\n  fragments: 2");
+  CHECK(Error(fragments) == "accepted");  // the vocabulary is the tokenizer's
+  CHECK(Error(Replace(fragments, "context: 16", "context: 16, vocab: 256")) ==
+        "job.yaml:16:14: 'rounds.fragments' must be at most 1 with a model of 3936 parameters, got 2: "
+        "a fragment has 4096 or more");
+  CHECK(Error(Replace(fragments, "context: 16", "context: 16, vocab: 300")) == "accepted");
+  // What follows from a shape that is wrong itself is no news.
+  CHECK(Error(Replace(fragments, "width: 8, context: 16", "width: 9, context: 16, vocab: 1")).find("fragments") ==
+        std::string::npos);
+}
+
 TEST_CASE("job.yaml: unknown, duplicate and missing keys") {
   CheckAll({
       {"  batch_size: 4", "  batchsize: 4",
@@ -145,13 +158,14 @@ TEST_CASE("job.yaml: wrong units and values out of range") {
        "job.yaml:11:9: 'train.optimizer.lr' must be a number above 0 and at most 1000, got '0'"},
       {"codec: int8", "codec: int5",
        "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'int5'; or powersgd[:RANK], alone"},
+       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'int5'; or auto or powersgd[:RANK], alone"},
       {"codec: int8", "codec: bf16:64",
-       "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'bf16:64'; or powersgd[:RANK], alone"},
+       "job.yaml:16:10: 'rounds.codec' must be bf16 alone, got 'bf16:64'"},
       {"codec: int8", "codec: int8:100",
-       "job.yaml:16:10: 'rounds.codec' must be one of fp32, bf16, fp16, int8[:BLOCK][:stochastic], "
-       "int4[:BLOCK][:stochastic], fp4[:BLOCK], sign[:BLOCK], topk2[:K], topk8[:K], dct[:K] with BLOCK a power of two from 64 to 4096, K from 1 to 1024, for dct to 32, got 'int8:100'; or powersgd[:RANK], alone"},
+       "job.yaml:16:10: 'rounds.codec' must be int8[:BLOCK][:stochastic] with BLOCK a power of two from 64 to 4096, got 'int8:100'"},
+      {"codec: int8", "codec: dct:33", "job.yaml:16:10: 'rounds.codec' must be dct[:K] with K from 1 to 32, got 'dct:33'"},
+      {"codec: int8", "codec: sign:stochastic",
+       "job.yaml:16:10: 'rounds.codec' must be sign[:BLOCK] with BLOCK a power of two from 64 to 4096, got 'sign:stochastic'"},
       {"codec: int8", "codec: powersgd:0",
        "job.yaml:16:10: 'rounds.codec' must be powersgd or powersgd:RANK with RANK from 1 to 64, got 'powersgd:0'"},
       {"codec: int8", "codec: powersgd:65",
