@@ -46,13 +46,12 @@ ChannelStep Channel::Handshake() {
 
 ChannelStep Channel::Read(absl::Span<uint8_t> to) {
   if (!read_clear_) return records_->Read(to);
-  return AfterSocket(recv(socket_, to.data(), to.size(), 0), ChannelStep::Kind::kWaitRead, "receive");
+  return ReceiveSome(socket_, to);
 }
 
-ChannelStep Channel::Write(absl::Span<const uint8_t> from, size_t more) {
-  if (!write_clear_) return records_->Write(from, more > 0);
-  const int flags = MSG_NOSIGNAL | (more > 0 ? MSG_MORE : 0);
-  return AfterSocket(send(socket_, from.data(), from.size(), flags), ChannelStep::Kind::kWaitWrite, "send");
+ChannelStep Channel::Write(absl::Span<const uint8_t> from, bool more) {
+  if (!write_clear_) return records_->Write(from, more);
+  return SendSome(socket_, from, more);
 }
 
 void Channel::Finish() {

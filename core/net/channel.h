@@ -26,9 +26,10 @@ class Channel {
   const absl::StatusOr<NodeId>& Peer() const { return peer_; }
 
   ChannelStep Read(absl::Span<uint8_t> to);
-  // Some of `from`, as Records::Write. `more` bytes are written right after these: the kernel then waits to fill its
-  // segments, of up to 64 KiB, instead of sending each part by itself. Ends with a write without.
-  ChannelStep Write(absl::Span<const uint8_t> from, size_t more);
+  // Some of `from`, as Records::Write.
+  ChannelStep Write(absl::Span<const uint8_t> from, bool more);
+  // Whether a read has ended with what the peer must not send: it was told why, and nothing more may be written.
+  bool Refused() const { return records_ && records_->Refused(); }
   // Says that no more is written.
   void Finish();
 

@@ -1,5 +1,8 @@
 #include "core/net/channel_step.h"
 
+#include <sys/socket.h>
+#include <sys/types.h>
+
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -7,6 +10,16 @@
 #include "absl/strings/str_cat.h"
 
 namespace gdf::net {
+namespace {
+
+// Of a call that gave `ret`, and errno; `wait` where it would block.
+ChannelStep AfterSocket(ssize_t ret, ChannelStep::Kind wait, const char* doing) {
+  if (ret > 0) return Done(static_cast<size_t>(ret));
+  if (ret == 0) return Ended("closed by the peer");
+  return WouldBlock() ? Wait(wait) : SocketEnded(errno, doing);
+}
+
+}  // namespace
 
 ChannelStep Done(size_t bytes) { return {.bytes = bytes, .ended = {}}; }
 ChannelStep Wait(ChannelStep::Kind kind) { return {.kind = kind, .ended = {}}; }
@@ -14,10 +27,13 @@ ChannelStep Ended(std::string why) { return {.kind = ChannelStep::Kind::kEnded, 
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-ChannelStep AfterSocket(ssize_t ret, ChannelStep::Kind wait, const char* doing) {
-  if (ret > 0) return Done(static_cast<size_t>(ret));
-  if (ret == 0) return Ended("closed by the peer");
-  return WouldBlock() ? Wait(wait) : SocketEnded(errno, doing);
+ChannelStep ReceiveSome(int socket, absl::Span<uint8_t> to) {
+  return AfterSocket(recv(socket, to.data(), to.size(), 0), ChannelStep::Kind::kWaitRead, "receive");
+}
+
+ChannelStep SendSome(int socket, absl::Span<const uint8_t> from, bool more) {
+  const int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+  return AfterSocket(send(socket, from.data(), from.size(), flags), ChannelStep::Kind::kWaitWrite, "send");
 }
 
 ChannelStep SocketEnded(int error, const char* doing) {

@@ -2,10 +2,11 @@
 #ifndef GDF_CORE_NET_CHANNEL_STEP_H_
 #define GDF_CORE_NET_CHANNEL_STEP_H_
 
-#include <sys/types.h>
-
 #include <cstddef>
+#include <cstdint>
 #include <string>
+
+#include "absl/types/span.h"
 
 namespace gdf::net {
 
@@ -25,9 +26,12 @@ ChannelStep Ended(std::string why);
 // Whether a socket's call that has just failed is to be tried again when the socket is ready.
 bool WouldBlock();
 
-// Of a call on a socket that gave `ret`, and errno; `wait` where it would block. `doing` begins what ended it.
-ChannelStep AfterSocket(ssize_t ret, ChannelStep::Kind wait, const char* doing);
-// Of one that failed with `error`; 0: the peer is gone without a word.
+// What there is, up to to.size().
+ChannelStep ReceiveSome(int socket, absl::Span<uint8_t> to);
+// Some of `from`. `more` is written right after it: the kernel then waits to fill its segments, of up to 64 KiB, instead
+// of sending each part by itself. Ends with a write without.
+ChannelStep SendSome(int socket, absl::Span<const uint8_t> from, bool more);
+// Of a call that failed with `error`; 0: the peer is gone without a word. `doing` begins what ended it.
 ChannelStep SocketEnded(int error, const char* doing);
 
 }  // namespace gdf::net

@@ -257,19 +257,23 @@ bool Connection::WasDone(const ChannelStep& step) {
 
 bool Connection::ReadMayGoOn() {
   if (state_ != State::kGreeting && state_ != State::kOpen) return false;
-  held_back_ = held_back_ || undelivered_ > kMaxUndelivered || read_throttled_;
-  if (undelivered_ > kMaxUndelivered || read_throttled_) return false;
-  if (purpose_ != Purpose::kStripe) return true;
+  if (undelivered_ <= kMaxUndelivered && !read_throttled_ && !ThrottleRead()) return true;
+  held_back_ = true;
+  return false;
+}
+
+bool Connection::ThrottleRead() {
+  if (purpose_ != Purpose::kStripe) return false;
   const absl::Duration wait = world_->download.WaitTime(world_->Now());
-  if (wait <= absl::ZeroDuration()) return true;
-  read_throttled_ = held_back_ = true;
+  if (wait <= absl::ZeroDuration()) return false;
+  read_throttled_ = true;
   read_throttle_.expires_after(absl::ToChronoNanoseconds(wait));
   read_throttle_.async_wait([self = shared_from_this()](std::error_code) {
     self->read_throttled_ = false;
     self->last_received_ = self->world_->Now();
     self->TryRead();
   });
-  return false;
+  return true;
 }
 
 void Connection::TryRead() {
@@ -397,8 +401,7 @@ void Connection::TryWrite() {
   const bool limited = purpose_ == Purpose::kStripe && state_ != State::kClosing;
   size_t turn = 0;
   while (true) {
-    const bool in_record = record_at_ < record_.size();
-    if (!in_record && tail_at_ >= tail_.size()) {
+    if (!InFrame()) {
       if (FillRecord()) continue;
       if (surrender_) return GiveSocket();
       if (state_ == State::kOpen && close_when_sent_) {
@@ -424,10 +427,11 @@ void Connection::TryWrite() {
       asio::post(world_->io, [self = shared_from_this()] { self->TryWrite(); });
       return;
     }
+    const bool in_record = record_at_ < record_.size();
     const absl::Span<const uint8_t> left = in_record ? absl::MakeConstSpan(record_).subspan(record_at_) : tail_.span().subspan(tail_at_);
     const size_t most = limited ? std::min(kTurnBytes, world_->upload.Portion()) : kTurnBytes;
     const absl::Span<const uint8_t> now = left.first(std::min(left.size(), most));
-    const ChannelStep step = channel_.Write(now, left.size() - now.size() + (in_record ? tail_.size() - tail_at_ : 0));
+    const ChannelStep step = channel_.Write(now, now.size() < left.size() || (in_record && tail_at_ < tail_.size()));
     if (!WasDone(step)) return;
     (in_record ? record_at_ : tail_at_) += step.bytes;
     turn += step.bytes;
@@ -466,8 +470,8 @@ void Connection::End(absl::Status why, std::optional<absl::Status> tell) {
   if (state_ == State::kClosed) return;
   if (state_ == State::kClosing) return CloseSocket();
   const std::shared_ptr<Connection> self = shared_from_this();
-  if (tell && state_ != State::kHandshake) {
-    StartClosing(*tell);
+  if ((tell && state_ != State::kHandshake) || channel_.Refused()) {
+    StartClosing(tell);
   } else {
     CloseSocket();
   }
@@ -483,10 +487,15 @@ void Connection::Report(const absl::Status& why) {
   });
 }
 
-void Connection::StartClosing(const absl::Status& tell) {
+void Connection::StartClosing(const std::optional<absl::Status>& tell) {
   state_ = State::kClosing;
   queue_.Clear();
-  queue_.Push(StatusFrame(FrameType::kClose, 0, tell));
+  if (channel_.Refused()) {
+    record_.clear();
+    tail_ = Buffer();
+  } else {
+    queue_.Push(StatusFrame(FrameType::kClose, 0, *tell));
+  }
   write_throttled_ = false;
   ArmTimer(kCloseGrace, [this] { CloseSocket(); });
   TryWrite();

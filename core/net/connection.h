@@ -85,6 +85,7 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   void OnReady();
   void TryRead();
   bool ReadMayGoOn();
+  bool ThrottleRead();  // whether the limit lets nothing be read for a while
   // False when the connection has come to its end.
   bool HandleFrame(Frame frame);
   void HandleHello(const Frame& frame);
@@ -100,12 +101,12 @@ class Connection final : public IoObject, public std::enable_shared_from_this<Co
   bool InFrame() const;  // a frame is sent in part
   // Whether the peer's kernel has taken something since the last call.
   bool MoreWasTaken();
-  // Ends it: reports `why` to whoever waits; with `tell`, the peer gets a kClose first.
+  // Ends it: reports `why` to whoever waits; with `tell`, the peer gets a kClose first, if it has not had an alert.
   void End(absl::Status why, std::optional<absl::Status> tell = std::nullopt);
   void Report(const absl::Status& why);
   // Runs `fn` on the I/O thread; false when the connection is gone.
   bool PostToIo(std::function<void()> fn);
-  void StartClosing(const absl::Status& tell);
+  void StartClosing(const std::optional<absl::Status>& tell);
   void DiscardInput();
   void CloseSocket();
   void GiveSocket();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/text.h"
 
 namespace gdf::net {
 namespace {
@@ -23,9 +24,7 @@ constexpr int kMostWithoutData = 32;
 constexpr uint8_t kNewSessionTicket = 4, kKeyUpdate = 24;
 constexpr size_t kMessageHeaderBytes = 4, kKeyUpdateBytes = 5;
 constexpr uint8_t kUpdateNotRequested = 0, kUpdateRequested = 1;
-constexpr uint8_t kWarning = 1, kCloseNotify = 0;
 
-constexpr char kReceiving[] = "receive", kSending[] = "send";
 
 size_t LengthOf(const uint8_t* header) { return size_t{header[3]} << 8 | header[4]; }
 
@@ -63,7 +62,10 @@ std::optional<ChannelStep> Records::Fill(size_t ahead) {
   if (!in_) in_ = std::make_unique_for_overwrite<uint8_t[]>(kInBytes);
   while (true) {
     const size_t here = in_end_ - in_at_;
-    if (here >= kRecordHeaderBytes && !IsHeader(in_.get() + in_at_)) return Ended("receive: that is no TLS record");
+    if (here >= kRecordHeaderBytes && !IsHeader(in_.get() + in_at_)) {
+      const bool long_one = LengthOf(in_.get() + in_at_) > kMaxSealedBytes;
+      return Refuse(long_one ? SSL_AD_RECORD_OVERFLOW : SSL_AD_UNEXPECTED_MESSAGE, "that is no TLS record");
+    }
     const size_t wanted = Wanted();
     if (here >= wanted && here > kRecordHeaderBytes) return std::nullopt;
     if (kInBytes - in_at_ < kRecordHeaderBytes + kMaxSealedBytes || here == 0) {
@@ -72,8 +74,7 @@ std::optional<ChannelStep> Records::Fill(size_t ahead) {
       in_end_ = here;
     }
     const size_t room = ahead_ ? std::max(wanted - here, std::min(kInBytes - in_end_, ahead)) : wanted - here;
-    ChannelStep step =
-        AfterSocket(recv(socket_, in_.get() + in_end_, room, 0), ChannelStep::Kind::kWaitRead, kReceiving);
+    ChannelStep step = ReceiveSome(socket_, absl::MakeSpan(in_.get() + in_end_, room));
     if (!step.done()) return step;
     in_end_ += step.bytes;
   }
@@ -88,7 +89,7 @@ ChannelStep Records::TakeRecord(absl::Span<uint8_t> to) {
   uint8_t* const content = to.size() >= most ? to.data() : sealed;
   uint8_t type = 0;
   if (!reads_.Open(header, {sealed, length}, content, &type)) {
-    return Ended("receive: a TLS record is not what the peer has sealed");
+    return Refuse(SSL_AD_BAD_RECORD_MAC, "a TLS record is not what the peer has sealed");
   }
   in_at_ += kRecordHeaderBytes + length;
   size_t bytes = most;
@@ -110,12 +111,13 @@ ChannelStep Records::HandOut(absl::Span<uint8_t> to) {
 }
 
 ChannelStep Records::TakeWithoutData(RecordType type, absl::Span<const uint8_t> content) {
-  if (++without_data_ > kMostWithoutData) return Ended("receive: too many TLS records without data");
+  if (++without_data_ > kMostWithoutData) return Refuse(SSL_AD_UNEXPECTED_MESSAGE, "too many TLS records without data");
   if (type == RecordType::kData) return Done(0);
   if (type == RecordType::kHandshake) return TakeHandshake(content);
-  if (type != RecordType::kAlert || content.size() != 2) return Ended("receive: a TLS record of a wrong type");
+  if (type != RecordType::kAlert) return Refuse(SSL_AD_UNEXPECTED_MESSAGE, "a TLS record of a wrong type");
+  if (content.size() != 2) return Refuse(SSL_AD_DECODE_ERROR, "a TLS alert that is none");
   const uint8_t description = content[1];
-  if (description == kCloseNotify) return Ended("closed by the peer");
+  if (description == SSL_AD_CLOSE_NOTIFY) return Ended("closed by the peer");
   return Ended(absl::StrCat("receive: TLS alert ", SSL_alert_desc_string_long(description)));
 }
 
@@ -128,11 +130,17 @@ ChannelStep Records::TakeHandshake(absl::Span<const uint8_t> message) {
   constexpr uint8_t kBegin[] = {kKeyUpdate, 0, 0, 1};
   if (message.size() != kKeyUpdateBytes || !std::equal(std::begin(kBegin), std::end(kBegin), message.begin()) ||
       message[4] > kUpdateRequested) {
-    return Ended("receive: a TLS handshake message that has no place here");
+    return Refuse(SSL_AD_UNEXPECTED_MESSAGE, "a TLS handshake message that has no place here");
   }
   reads_.Advance();
   update_due_ = update_due_ || message[4] == kUpdateRequested;
   return Done(0);
+}
+
+ChannelStep Records::Refuse(uint8_t alert, std::string_view why) {
+  if (out_at_ == out_end_) SendAlert(SSL3_AL_FATAL, alert);
+  refused_ = true;
+  return Ended(absl::StrCat("receive: ", ToAbsl(why)));
 }
 
 // --- Writing ---
@@ -140,10 +148,9 @@ ChannelStep Records::TakeHandshake(absl::Span<const uint8_t> message) {
 ChannelStep Records::Write(absl::Span<const uint8_t> from, bool more) {
   GDF_CHECK(!from.empty());
   if (out_at_ == out_end_) SealNext(from);
-  const int flags = MSG_NOSIGNAL | (more || taken_ < from.size() ? MSG_MORE : 0);
   while (out_at_ < out_end_) {
-    ChannelStep step = AfterSocket(send(socket_, out_.get() + out_at_, out_end_ - out_at_, flags),
-                                   ChannelStep::Kind::kWaitWrite, kSending);
+    ChannelStep step = SendSome(socket_, absl::MakeConstSpan(out_.get() + out_at_, out_end_ - out_at_),
+                                more || taken_ < from.size());
     if (!step.done()) return step;
     out_at_ += step.bytes;
   }
@@ -176,10 +183,14 @@ void Records::AppendSealed(RecordType type, absl::Span<const uint8_t> content) {
 }
 
 void Records::Finish() {
-  const uint8_t alert[2] = {kWarning, kCloseNotify};
+  if (!refused_) SendAlert(SSL3_AL_WARNING, SSL_AD_CLOSE_NOTIFY);
+}
+
+void Records::SendAlert(uint8_t level, uint8_t description) {
+  const uint8_t alert[2] = {level, description};
   uint8_t record[sizeof(alert) + kRecordOverhead];
   writes_.Seal(RecordType::kAlert, alert, record);
-  send(socket_, record, sizeof(record), MSG_NOSIGNAL);  // a peer that is gone need not hear it
+  SendSome(socket_, record, /*more=*/false);  // a peer that is gone need not hear it
 }
 
 }  // namespace gdf::net

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "absl/types/span.h"
 #include "core/net/channel_step.h"
@@ -27,15 +28,17 @@ class Records {
   // much as is asked for.
   void ReadAhead() { ahead_ = true; }
 
-  // Up to one record's data. kEnded: the peer said that it ends, or what came is not the peer's.
+  // Up to one record's data. kEnded: the peer said that it ends, or what came is not the peer's; then it is told that by an
+  // alert (section 6.2), unless the rest of a record is due first, and nothing more may be written.
   ChannelStep Read(absl::Span<uint8_t> to);
 
   // Some of `from`, which is not empty. After kWaitWrite, which has taken some of it already, the next call must begin
-  // with the same bytes. `more`: is written right after, so that the kernel need not send what fills no segment.
+  // with the same bytes. `more`: as SendSome's.
   ChannelStep Write(absl::Span<const uint8_t> from, bool more);
 
   // Tells the peer that no more is written. Nothing may be on its way.
   void Finish();
+  bool Refused() const { return refused_; }
 
  private:
   std::optional<ChannelStep> Fill(size_t ahead);
@@ -46,6 +49,8 @@ class Records {
   ChannelStep HandOut(absl::Span<uint8_t> to);
   void SealNext(absl::Span<const uint8_t> from);
   void AppendSealed(RecordType type, absl::Span<const uint8_t> content);
+  ChannelStep Refuse(uint8_t alert, std::string_view why);
+  void SendAlert(uint8_t level, uint8_t description);
 
   const int socket_;
   const uint64_t records_per_key_;
@@ -61,6 +66,7 @@ class Records {
   size_t out_room_ = 0, out_at_ = 0, out_end_ = 0;
   size_t taken_ = 0;         // bytes of the caller's that they hold
   bool update_due_ = false;  // the peer has asked for a new key
+  bool refused_ = false;     // what it sent
 };
 
 }  // namespace gdf::net

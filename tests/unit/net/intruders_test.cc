@@ -1,4 +1,5 @@
 // Who calls without being a member: garbage, silence and crowds.
+#include <openssl/ssl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,15 @@ TEST_CASE("net: garbage, old versions and impossible lengths end the connection 
     client.Write(std::string("\xff\xff\xff\xff\x03\0\0\0\x01\0\0\0\0\0\0\0", 16));
     CHECK(client.ReadUntilClosed().find("4294967295") != std::string::npos);
     CHECK(client.closed());
+  }
+  SECTION("garbage instead of a record, and more than is read") {
+    RawClient client(b.address());
+    REQUIRE(client.Secure(8));
+    client.Write(hello);
+    client.WritePlain(std::string(100'000, 'x'));
+    client.ReadUntilClosed();
+    CHECK(client.closed());
+    CHECK(client.alert() == SSL_AD_RECORD_OVERFLOW);  // "xx" as a length
   }
   SECTION("an unknown frame type") {
     RawClient client(b.address());

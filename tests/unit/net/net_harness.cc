@@ -2,10 +2,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "core/net/endpoint.h"
 
@@ -176,6 +180,7 @@ std::string RawClient::ReadUntilClosed() {
                            : recv(socket_, target.data(), target.size(), 0);
     if (n <= 0) {
       closed_ = errno != EAGAIN || n == 0;
+      alert_ = std::max(0, ERR_GET_REASON(ERR_peek_last_error()) - SSL_AD_REASON_OFFSET);
       return reason;
     }
     if (!ssl_) continue;

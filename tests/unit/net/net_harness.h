@@ -125,10 +125,11 @@ class RawClient {
   ~RawClient();
   bool Secure(int number);
   void Write(std::string_view bytes);       // over TLS
-  void WritePlain(std::string_view bytes);  // before TLS
+  void WritePlain(std::string_view bytes);  // before TLS, or past it
   // Until the other side closes; at most 20 s. The text of the kClose it sent, or "".
   std::string ReadUntilClosed();
   bool closed() const { return closed_; }
+  int alert() const { return alert_; }  // TLS's that came at the end, or 0
   // Whether the other side has closed, without reading.
   bool HungUp() const;
 
@@ -137,6 +138,7 @@ class RawClient {
   std::unique_ptr<TlsContext> context_;
   SslPtr ssl_;
   bool closed_ = false;
+  int alert_ = 0;
 };
 
 std::string Bytes(const Frame& frame);

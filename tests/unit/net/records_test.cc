@@ -52,14 +52,29 @@ struct Reader {
     data.resize(step.bytes);
     return step;
   }
-  void CheckEnds(const std::string& why) {
+  // `alert`: what the peer is told (RFC 8446, section 6), or none.
+  void CheckEnds(const std::string& why, std::optional<uint8_t> alert) {
     const ChannelStep step = Read();
     CHECK(step.kind == Kind::kEnded);
     CHECK_THAT(step.ended, Catch::Matchers::Contains(why));
+    CHECK(records.Refused() == alert.has_value());
+    CHECK(Told() == (alert ? Octets{2, *alert, 21} : Octets()));
+    records.Finish();
+    CHECK(Told() == (alert ? Octets() : Octets{1, 0, 21}));
+  }
+  // Content and type of the record that came to the peer, if any.
+  Octets Told() {
+    Octets record(100);
+    const ssize_t n = recv(sockets.ends[1], record.data(), record.size(), 0);
+    if (n <= 0) return {};
+    record.resize(static_cast<size_t>(n));
+    Octets content(record.size() - kRecordHeaderBytes - kRecordTagBytes);
+    REQUIRE(heard.Open(record.data(), absl::MakeConstSpan(record).subspan(kRecordHeaderBytes), content.data(), &content.back()));
+    return content;
   }
 
   SocketPair sockets;
-  RecordCipher peer = CipherOf('r', true);
+  RecordCipher peer = CipherOf('r', true), heard = CipherOf('w', false);
   Records records;
   Octets data;
 };
@@ -233,22 +248,22 @@ TEST_CASE("net: a record of which any byte was changed ends the connection and g
   twice.Send(record);
   twice.Send(record);
   CHECK(twice.Read().done());
-  twice.CheckEnds("not what the peer has sealed");
+  twice.CheckEnds("not what the peer has sealed", SSL_AD_BAD_RECORD_MAC);
 }
 
 TEST_CASE("net: what a peer says beside data") {
   Reader reader;
   SECTION("that it ends") {
     reader.Send(RecordType::kAlert, {1, 0});
-    reader.CheckEnds("closed by the peer");
+    reader.CheckEnds("closed by the peer", std::nullopt);
   }
   SECTION("an alert") {
     reader.Send(RecordType::kAlert, {2, 42});
-    reader.CheckEnds("TLS alert bad certificate");
+    reader.CheckEnds("TLS alert bad certificate", std::nullopt);
   }
   SECTION("an alert that is none") {
     reader.Send(RecordType::kAlert, {2});
-    reader.CheckEnds("wrong type");
+    reader.CheckEnds("alert that is none", SSL_AD_DECODE_ERROR);
   }
   SECTION("a ticket, which nobody uses") {
     reader.Send(RecordType::kHandshake, {4, 0, 0, 0});
@@ -263,35 +278,52 @@ TEST_CASE("net: what a peer says beside data") {
   }
   SECTION("a ticket without its end") {
     reader.Send(RecordType::kHandshake, {4, 0, 0});
-    reader.CheckEnds("no place here");
+    reader.CheckEnds("no place here", SSL_AD_UNEXPECTED_MESSAGE);
   }
   SECTION("another handshake") {
     reader.Send(RecordType::kHandshake, {1, 0, 0, 0});
-    reader.CheckEnds("no place here");
+    reader.CheckEnds("no place here", SSL_AD_UNEXPECTED_MESSAGE);
   }
   SECTION("a new key that is none") {
     reader.Send(RecordType::kHandshake, {24, 0, 0, 1, 2});
-    reader.CheckEnds("no place here");
+    reader.CheckEnds("no place here", SSL_AD_UNEXPECTED_MESSAGE);
   }
   SECTION("another type of record, or only padding") {
     reader.Send(GENERATE(RecordType{20}, RecordType::kPadding), {0, 0});
-    reader.CheckEnds("wrong type");
+    reader.CheckEnds("wrong type", SSL_AD_UNEXPECTED_MESSAGE);
   }
   SECTION("nothing, over and over") {
     for (int i = 0; i < 32; ++i) reader.Send(RecordType::kData, {});
     reader.Send(RecordType::kData, {7});
     CHECK(reader.Read().bytes == 1);
     for (int i = 0; i < 33; ++i) reader.Send(RecordType::kData, {});
-    reader.CheckEnds("too many TLS records without data");
+    reader.CheckEnds("too many TLS records without data", SSL_AD_UNEXPECTED_MESSAGE);
   }
   SECTION("more than a record may hold") {
     reader.Send({23, 3, 3, 0x40, 0x12});  // 2^14 + 18: a byte more than data, type and tag take
-    reader.CheckEnds("no TLS record");
+    reader.CheckEnds("no TLS record", SSL_AD_RECORD_OVERFLOW);
   }
   SECTION("something in the clear") {
     reader.Send({21, 3, 3, 0, 2, 2, 42});
-    reader.CheckEnds("no TLS record");
+    reader.CheckEnds("no TLS record", SSL_AD_UNEXPECTED_MESSAGE);
   }
+}
+
+TEST_CASE("net: a peer that waits for the rest of a record is told nothing in its middle") {
+  Reader reader;
+  Octets data(100'000, 'x');
+  while (reader.records.Write(data, false).kind != Kind::kWaitWrite) continue;
+  reader.Send({21, 3, 3, 0, 2, 2, 42});
+  CHECK(reader.Read().kind == Kind::kEnded);
+  CHECK(reader.records.Refused());
+  const auto drain = [&] {
+    ssize_t all = 0, n = 0;
+    while ((n = recv(reader.sockets.ends[1], data.data(), data.size(), 0)) > 0) all += n;
+    return all;
+  };
+  CHECK(drain() > 0);
+  reader.records.Finish();
+  CHECK(drain() == 0);
 }
 
 TEST_CASE("net: a writer whose socket is full goes on where it was") {
