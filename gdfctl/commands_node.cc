@@ -105,7 +105,7 @@ absl::StatusOr<ExitCode> Ping(Session& session, const std::string& key, int coun
   }
   if (session.json()) return kExitOk;
   const std::string rate = last.rate_bytes_per_sec == 0
-                               ? std::string("no bulk data went there yet")
+                               ? std::string("too little bulk data went there yet to tell its rate")
                                : absl::StrCat("bulk data last arrived there at ", HumanBytes(last.rate_bytes_per_sec), "/s");
   const std::string way = last.relay.empty() ? "directly" : absl::StrCat("by way of ", Printable(last.relay));
   session.Say(absl::StrCat(way, ", over ", Counted(last.connections, "connection"), "; TCP's round trip ",

@@ -137,7 +137,7 @@ struct PingResult {
   uint32_t connections = 0;
   absl::Duration round_trip;        // of this message, through both programs
   absl::Duration tcp_rtt;           // smoothed, as the kernel has it
-  uint64_t rate_bytes_per_sec = 0;  // at which bulk data last arrived there; 0: none was sent
+  uint64_t rate_bytes_per_sec = 0;  // at which bulk data last arrived there; 0: too little was sent
   bool bulk_in_clear = false;       // without TLS, as both owners allow
   std::string relay;                // name of the node by way of which it is reached; empty: directly
 };

@@ -18,6 +18,9 @@ namespace {
 // Enough to keep a fast link busy between two wake-ups, 0.2 s of a 10 Mbit/s one.
 constexpr int kUnsentBytes = 256 << 10;
 
+// Of less a kernel knows nothing but how fast a burst was taken, which is no link's rate.
+constexpr uint64_t kEnoughForRate = 1 << 20;
+
 constexpr char kBbr[] = "bbr";  // which keeps its rate when packets are lost, as on distant links
 
 constexpr char kCubic[] = "cubic";  // in every Linux
@@ -58,7 +61,7 @@ std::optional<TrafficCounters> ReadTcpInfo(int socket) {
                          .bytes_received = info.tcpi_bytes_received,
                          .rtt = absl::Microseconds(info.tcpi_rtt),
                          .min_rtt = absl::Microseconds(info.tcpi_min_rtt == kUnknown ? 0 : info.tcpi_min_rtt),
-                         .rate_bytes_per_sec = info.tcpi_delivery_rate};
+                         .rate_bytes_per_sec = info.tcpi_bytes_acked < kEnoughForRate ? 0 : info.tcpi_delivery_rate};
 }
 
 void TuneSocket(int socket, const std::string& congestion_control) {

@@ -102,7 +102,7 @@ struct TrafficCounters {
   absl::Duration rtt;
   absl::Duration min_rtt = absl::ZeroDuration();  // the least of the last minutes: without queues; 0: not known, or by a relay
   // At which the kernel last saw bulk data arrive at the peer, by the fastest of the connections that are open or, when
-  // none is, by the one that closed last; 0: none went there.
+  // none is, by the one that closed last; 0: too little went there to tell.
   uint64_t rate_bytes_per_sec = 0;
 };
 

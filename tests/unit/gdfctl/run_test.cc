@@ -222,7 +222,7 @@ TEST_CASE("Ping prints a line for each answer, then the path; JSON an object eac
   CHECK(gdfd.pings == 2);
   CHECK(gdfd.ping_request.node() == "beta");
   CHECK(outcome.out == "beta at 192.0.2.7:7420 (it dialled): 21.3 ms\nbeta at 192.0.2.7:7420 (it dialled): 21.3 ms\n");
-  CHECK(outcome.err == "directly, over 2 connections; TCP's round trip 20.0 ms; no bulk data went there yet\n");
+  CHECK(outcome.err == "directly, over 2 connections; TCP's round trip 20.0 ms; too little bulk data went there yet to tell its rate\n");
   gdfd.ping_reply.set_dialled(true);
   gdfd.ping_reply.set_rate_bytes_per_sec(uint64_t{3} << 20);
   gdfd.ping_reply.set_bulk_in_clear(true);

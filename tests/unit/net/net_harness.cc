@@ -78,6 +78,48 @@ void TestNode::ServeStream(std::string method, Transport::StreamHandler handler,
 
 Task<absl::StatusOr<Buffer>> Echo(NodeId, Buffer request) { co_return request; }
 
+Task<absl::Status> SendBulk(Transport* transport, NodeId peer, size_t messages) {
+  absl::StatusOr<std::unique_ptr<Stream>> stream = co_await transport->Open(peer, "sink", Priority::kBulk, kSoon);
+  if (!stream.ok()) co_return stream.status();
+  const Buffer message = Filled(1 << 20, 'x');
+  for (size_t i = 0; i < messages; ++i) {
+    const absl::Status sent = co_await (*stream)->Send(message);
+    if (!sent.ok()) co_return sent;
+  }
+  (*stream)->Finish();
+  auto answer = co_await (*stream)->Receive(absl::Seconds(60));
+  if (!answer.ok()) co_return answer.status();
+  if (!answer->has_value() || (**answer).view() != std::to_string(messages << 20)) {
+    co_return absl::DataLossError("not everything arrived");
+  }
+  co_return absl::OkStatus();
+}
+
+Task<void> Sink(NodeId, std::unique_ptr<Stream> stream) {
+  size_t total = 0;
+  while (true) {
+    auto message = co_await stream->Receive();
+    if (!message.ok()) co_return;
+    if (!message->has_value()) break;
+    total += (**message).size();
+  }
+  const absl::Status sent = co_await stream->Send(Buffer(std::to_string(total)));
+  if (sent.ok()) stream->Finish();
+}
+
+Task<absl::Status> WaitForEnd(Transport* transport, NodeId peer, std::string method,
+                              std::shared_ptr<std::promise<void>> up) {
+  absl::StatusOr<std::unique_ptr<Stream>> stream = co_await transport->Open(peer, method, Priority::kControl, kSoon);
+  if (!stream.ok()) co_return stream.status();
+  const absl::Status sent = co_await (*stream)->Send(Buffer("here"));
+  if (!sent.ok()) co_return sent;
+  auto first = co_await (*stream)->Receive(kSoon);
+  if (!first.ok()) co_return first.status();
+  up->set_value();
+  auto next = co_await (*stream)->Receive(kSoon);
+  co_return next.status();
+}
+
 Task<void> EchoStream(NodeId, std::unique_ptr<Stream> stream) {
   while (true) {
     auto message = co_await stream->Receive();

@@ -108,6 +108,15 @@ Task<void> EchoStream(NodeId peer, std::unique_ptr<Stream> stream);
 // Sends bulk messages to the peer's "mirror", an EchoStream, and waits for each to come back as it was.
 Task<absl::Status> Reflect(Transport* transport, NodeId peer, std::vector<Buffer> messages);
 
+// Sends so many bulk messages of 1 MiB to the peer's "sink", a Sink, and checks the sum that it answers.
+Task<absl::Status> SendBulk(Transport* transport, NodeId peer, size_t messages);
+// Counts bytes until the peer finishes and sends the sum.
+Task<void> Sink(NodeId peer, std::unique_ptr<Stream> stream);
+
+// Opens a stream to an EchoStream, sets `up` once that has answered, and waits for the stream's end.
+Task<absl::Status> WaitForEnd(Transport* transport, NodeId peer, std::string method,
+                              std::shared_ptr<std::promise<void>> up);
+
 std::string Text(const absl::Status& status);
 Buffer Filled(size_t size, char c);
 
