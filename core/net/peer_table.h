@@ -94,9 +94,12 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   using Watchers = std::map<uint64_t, Transport::PeerWatcher>;
 
   absl::Duration Now() const { return world_->Now(); }
+  static absl::Status ShutDownError();
   const Peer* Find(const NodeId& peer) const;
   static int Stripes(const Peer& peer);
   LinkPtr Main(const Peer& peer) const;
+
+  // peer_dialling.cc
   LinkPtr Pick(const NodeId& id, Priority priority);
   static Task<absl::StatusOr<LinkPtr>> WaitForLink(std::shared_ptr<PeerTable> table, NodeId peer,
                                                    Priority priority, absl::Duration timeout);
@@ -116,6 +119,8 @@ class PeerTable final : public ConnectionEvents, public std::enable_shared_from_
   // Once neither a dial nor a detour to the main connection goes on, and none has come up.
   void MainFailed(const NodeId& id, absl::Status why);
   void TryDirectly(const NodeId& id, Peer& peer);
+
+  // peer_table.cc
   absl::Status MayJoin(const Connection& connection) const;
   absl::Status MayVisit(const Connection& connection) const;  // as one that is no member
   void AddLink(std::shared_ptr<Connection> connection, const Hello& hello, Purpose purpose);
