@@ -12,31 +12,17 @@ namespace {
 
 using config::Device;
 
-// What one job needs of a node when it computes on the CPU or on GPUs.
-struct Needs {
-  uint64_t host_bytes = 0;
-  uint64_t gpu_bytes = 0;  // per GPU
-  int64_t num_gpus = 0;    // on GPUs: at least this many, at least 1
-};
-
-Needs NeedsOf(const JobRequest& job, bool gpu) {
-  const config::NodesSpec& n = job.spec->nodes;
-  const CostSum& host = gpu ? job.host_memory_on_gpu : job.host_memory_on_cpu;
-  Needs needs{.host_bytes = std::max(n.memory_bytes, host.total_bytes())};
-  if (gpu) {
-    needs.gpu_bytes = std::max(n.gpu_memory_bytes, job.gpu_memory.total_bytes());
-    needs.num_gpus = std::max<int64_t>(1, n.gpus);
-  }
-  return needs;
-}
-
 // Counts memory that is free now, or all there is.
 enum class Count { kFree, kTotal };
 
-int64_t GpusWith(const NodeOffer& node, uint64_t bytes, Count count) {
-  return std::count_if(node.gpus.begin(), node.gpus.end(), [&](const GpuOffer& gpu) {
-    return (count == Count::kFree ? gpu.free_memory_bytes : gpu.total_memory_bytes) >= bytes;
-  });
+// By their places in its offer.
+std::vector<size_t> GpusWith(const NodeOffer& node, uint64_t bytes, Count count) {
+  std::vector<size_t> gpus;
+  for (size_t i = 0; i < node.gpus.size(); ++i) {
+    const GpuOffer& gpu = node.gpus[i];
+    if ((count == Count::kFree ? gpu.free_memory_bytes : gpu.total_memory_bytes) >= bytes) gpus.push_back(i);
+  }
+  return gpus;
 }
 
 uint64_t HostMemory(const NodeOffer& node, Count count) {
@@ -48,9 +34,11 @@ std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node, Coun
   const Device device = job.spec->nodes.device;
   if (device != Device::kCpu && !node.gpus.empty()) {
     const Needs needs = NeedsOf(job, /*gpu=*/true);
-    if (GpusWith(node, needs.gpu_bytes, count) >= needs.num_gpus &&
-        HostMemory(node, count) >= needs.host_bytes) {
-      return ChosenNode{.id = node.id, .gpu = true, .num_gpus = needs.num_gpus};
+    const auto num_gpus = static_cast<size_t>(needs.num_gpus);
+    std::vector<size_t> gpus = GpusWith(node, needs.gpu_bytes, count);
+    if (gpus.size() >= num_gpus && HostMemory(node, count) >= needs.host_bytes) {
+      gpus.resize(num_gpus);  // the first of them
+      return ChosenNode{.id = node.id, .gpus = std::move(gpus)};
     }
   }
   if (device == Device::kGpu) return std::nullopt;
@@ -66,16 +54,10 @@ bool Named(const NodeOffer& node, const std::vector<std::string>& where) {
 }
 
 void TakeResources(const JobRequest& job, const ChosenNode& chosen, NodeOffer* node) {
-  const Needs needs = NeedsOf(job, chosen.gpu);
+  const Needs needs = NeedsOf(job, !chosen.gpus.empty());
   node->free_memory_bytes -= needs.host_bytes;
   --node->free_tasks;
-  int64_t left = chosen.num_gpus;
-  for (GpuOffer& gpu : node->gpus) {
-    if (left == 0) break;
-    if (gpu.free_memory_bytes < needs.gpu_bytes) continue;
-    gpu.free_memory_bytes -= needs.gpu_bytes;
-    --left;
-  }
+  for (const size_t gpu : chosen.gpus) node->gpus[gpu].free_memory_bytes -= needs.gpu_bytes;
 }
 
 // "needs 5.0 GiB of host memory (5.0 GiB: parameters ... + ...), more than the 4.0 GiB of the best
@@ -226,6 +208,17 @@ Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
 }
 
 }  // namespace
+
+Needs NeedsOf(const JobRequest& job, bool gpu) {
+  const config::NodesSpec& n = job.spec->nodes;
+  const CostSum& host = gpu ? job.host_memory_on_gpu : job.host_memory_on_cpu;
+  Needs needs{.host_bytes = std::max(n.memory_bytes, host.total_bytes())};
+  if (gpu) {
+    needs.gpu_bytes = std::max(n.gpu_memory_bytes, job.gpu_memory.total_bytes());
+    needs.num_gpus = std::max<int64_t>(1, n.gpus);
+  }
+  return needs;
+}
 
 std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node) {
   return Fit(job, node, Count::kFree);

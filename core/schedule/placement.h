@@ -56,8 +56,7 @@ enum class Verdict {
 
 struct ChosenNode {
   NodeId id;
-  bool gpu = false;  // compute on GPUs
-  int64_t num_gpus = 0;
+  std::vector<size_t> gpus = {};  // that it computes on, by their place in its offer; none: on the CPU
 
   bool operator==(const ChosenNode&) const = default;
 };
@@ -69,6 +68,14 @@ struct Placement {
   NodeId lead;                    // kPlaced: the first of them
   std::string reason;             // kPending, kRefused: for the user
 };
+
+// What a job needs of a node when it computes on the CPU or on GPUs.
+struct Needs {
+  uint64_t host_bytes = 0;
+  uint64_t gpu_bytes = 0;  // per GPU
+  int64_t num_gpus = 0;    // on GPUs: at least 1
+};
+Needs NeedsOf(const JobRequest& job, bool gpu);
 
 // How `node` would run the job with its free memory: on a GPU that has the memory where the job
 // takes one, else on the CPU; nullopt when it cannot.

@@ -151,7 +151,7 @@ grpc::Status ControlService::Plan(grpc::ServerContext*, const v1::PlanRequest* r
       reply->add_nodes(member.profile.name);
       if (node.id == placement.lead) reply->set_lead(member.profile.name);
     }
-    const bool gpu = !placement.nodes.empty() && placement.nodes[0].gpu;
+    const bool gpu = !placement.nodes.empty() && !placement.nodes[0].gpus.empty();
     const int64_t nodes =
         placement.nodes.empty() ? spec->nodes.max : static_cast<int64_t>(placement.nodes.size());
     schedule::CostInput input = CostInputOf(*spec, *shape, request->data_bytes(), nodes, gpu);

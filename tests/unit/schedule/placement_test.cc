@@ -58,7 +58,7 @@ TEST_CASE("most free memory first, then by id; the first leads") {
   REQUIRE(p.size() == 1);
   REQUIRE(p[0].verdict == Verdict::kPlaced);
   CHECK(p[0].nodes ==
-        std::vector<ChosenNode>{{Id(1), false, 0}, {Id(9), false, 0}, {Id(2), false, 0}});
+        std::vector<ChosenNode>{{Id(1)}, {Id(9)}, {Id(2)}});
   CHECK(p[0].lead == Id(1));
   CHECK(p[0].reason.empty());
 }
@@ -161,7 +161,7 @@ TEST_CASE("nodes.where names nodes by name or id") {
   JobSpec spec = Spec(1, 2);
   spec.nodes.where = {"n2", Id(3).ToString()};
   const auto p = Place({Job(1, &spec, 2)}, {Node(1, 16), Node(2, 4), Node(3, 8)});
-  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(3), false, 0}, {Id(2), false, 0}});
+  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(3)}, {Id(2)}});
   spec.nodes.where = {"n9"};
   const auto q = Place({Job(1, &spec, 2)}, {Node(1, 16)});
   CHECK(q[0].verdict == Verdict::kRefused);
@@ -172,7 +172,7 @@ TEST_CASE("nodes.sites names members, whether they are chosen or not") {
   JobSpec spec = Spec(1, 1);
   spec.nodes.sites = {{"n1"}, {Id(2).ToString()}};
   const auto p = Place({Job(1, &spec, 2)}, {Node(1, 16), Node(2, 4)});
-  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(1), false, 0}});
+  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(1)}});
   spec.nodes.sites = {{"n1"}, {"n2", "n9"}};
   const auto q = Place({Job(1, &spec, 2)}, {Node(1, 16), Node(2, 4)});
   CHECK(q[0].verdict == Verdict::kRefused);
@@ -182,10 +182,10 @@ TEST_CASE("nodes.sites names members, whether they are chosen or not") {
 TEST_CASE("GPUs: used when there, required when asked for, shared out") {
   JobSpec spec = Spec(1, 2);
   const auto p = Place({Job(1, &spec, 10)}, {GpuNode(1, 4, 2, 16), Node(2, 16), Node(3, 4)});
-  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(2), false, 0}, {Id(1), true, 1}});
+  CHECK(p[0].nodes == std::vector<ChosenNode>{{Id(2)}, {Id(1), {0}}});
 
   spec.nodes.device = Device::kCpu;
-  CHECK(Place({Job(1, &spec, 10)}, {GpuNode(1, 16, 2, 16)})[0].nodes[0].gpu == false);
+  CHECK(Place({Job(1, &spec, 10)}, {GpuNode(1, 16, 2, 16)})[0].nodes[0].gpus.empty());
 
   spec = Spec(1, 1);
   spec.nodes.device = Device::kGpu;
@@ -193,7 +193,7 @@ TEST_CASE("GPUs: used when there, required when asked for, shared out") {
   NodeOffer node = GpuNode(1, 8, 2, 16);
   node.free_tasks = 4;
   const auto q = Place({Job(1, &spec, 10), Job(2, &spec, 10), Job(3, &spec, 10)}, {node});
-  CHECK(q[0].nodes[0].num_gpus == 1);
+  CHECK(q[0].nodes[0].gpus == std::vector<size_t>{0});
   CHECK(q[1].verdict == Verdict::kPlaced);
   CHECK(q[2].verdict == Verdict::kPending);
 }
