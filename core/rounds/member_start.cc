@@ -315,12 +315,6 @@ Task<void> JobMember::Impl::WatchLead() {
     const absl::Duration since = connected ? last_heard_ : std::max(last_heard_, connected_at);
     const bool put_out = !env_.coordinator.IsMember(known_->lead);
     if (!put_out && now - since <= SilenceAllowed()) continue;
-    if (now - last_heard_ > env_.spec.rounds.round_deadline + env_.timings.majority) {
-      NodeFailed(absl::DeadlineExceededError(absl::StrCat("lead ", known_->lead.Short(), " of epoch ",
-                                                          known_->epoch.value,
-                                                          " is silent and no other was chosen")));
-      co_return;
-    }
     if (now - asked_at < env_.timings.epoch) continue;
     asked_at = now;
     activity_ = "asking for another lead";

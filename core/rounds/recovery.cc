@@ -32,7 +32,7 @@ Task<absl::Status> RoundLead::EnterEpoch() {
 }
 
 // Waits for everybody for a while, longer for nodes that are there but still load the job, then for a majority: visibly,
-// and not for ever.
+// and for as long as it takes, since only people know whether the others come back (limits.max_wall_time, job cancel).
 Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
   const absl::Duration begin = Now();
   bool said = false;
@@ -80,11 +80,8 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
       return env_.transport.Connected(item.first) && (absl::IsUnimplemented(item.second) || absl::IsUnavailable(item.second));
     });
     if (missing.empty() && waited >= env_.timings.enter && !loading) co_return answers;
-    if (waited >= env_.timings.majority) {
-      if (missing.empty()) co_return answers;
-      co_return absl::DeadlineExceededError(absl::StrCat("epoch ", epoch_.epoch.value, " of ", ToString(env_.job),
-                                                         " waited ", HumanDuration(waited), " for ", missing));
-    }
+    if (missing.empty() && waited >= env_.timings.majority) co_return answers;
+    if (!missing.empty()) progress_at_ = Now();
     if (waited >= env_.timings.enter && !said) {
       said = true;
       member_.Event(wire::Severity::kWarning,

@@ -63,7 +63,7 @@ struct RoundTimings {
   absl::Duration reconnect = absl::Seconds(10);  // a lost connection may come back for this long
   absl::Duration retry = absl::Milliseconds(500);
   absl::Duration enter = absl::Seconds(60);      // for every member to answer when an epoch begins
-  absl::Duration majority = absl::Minutes(10);   // for a majority, then the job fails
+  absl::Duration majority = absl::Minutes(10);   // for members that load, for those of earlier epochs, and for a round
   absl::Duration epoch = absl::Seconds(30);      // for the coordinators to open an epoch that was asked for
   absl::Duration lead_silence = absl::Minutes(2);  // a lead that is connected and says nothing, beside a round's time
   // One that the coordinators do not see either: a broken connection is dialled again in less.

@@ -129,7 +129,7 @@ class RoundLead {
   uint32_t attempt_ = 0;                  // goes up through the epoch
   uint32_t attempts_end_ = 0;             // those before it are reserved on disk
   uint32_t attempt_heard_ = 0;            // the highest that a member has heard of
-  absl::Duration progress_at_;            // when a round was committed last, or this lead began
+  absl::Duration progress_at_;            // when a round was committed last, nodes were missing, or this lead began
   int failures_ = 0;                      // of rounds, since then
   std::set<NodeId> alive_;
   std::map<NodeId, Loss> lost_;

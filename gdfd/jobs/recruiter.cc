@@ -98,7 +98,10 @@ Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh)
   });
   for (auto& [node, seen] : running.gone) seen = paused_.contains(node);
   std::vector<NodeId> wished = Wished(job, running);
-  const bool replaces = absl::c_any_of(running.gone, [&](const auto& gone) { return !absl::c_linear_search(wished, gone.first); });
+  // Without whom no round may ever end.
+  const bool replaces = absl::c_any_of(job.members, [&](const NodeId& member) {
+    return (running.gone.contains(member) || lost_(job.id, member)) && !absl::c_linear_search(wished, member);
+  });
   if (wished == job.members) {
     running.changes_after.reset();
   } else if (!running.changes_after && !replaces) {
@@ -130,9 +133,9 @@ Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh)
 }
 
 std::vector<NodeId> Recruiter::Wished(const state::Job& job, const Running& running) const {
-  std::vector<NodeId> unpaused = job.members;
-  std::erase_if(unpaused, [this](const NodeId& member) { return paused_.contains(member); });
-  for (const std::vector<NodeId>& staying : {unpaused, job.members}) {
+  std::vector<NodeId> there = job.members;
+  std::erase_if(there, [&](const NodeId& member) { return paused_.contains(member) || lost_(job.id, member); });
+  for (const std::vector<NodeId>& staying : {there, job.members}) {
     std::vector<NodeId> wished = WithReady(job, running.spec.nodes.max, staying);
     if (static_cast<int64_t>(wished.size()) >= std::max<int64_t>(running.spec.nodes.min, 1)) return wished;
   }
@@ -149,7 +152,8 @@ Task<absl::Status> Recruiter::Regroup(state::Job job, std::vector<NodeId> member
     if (!job.IsMember(node)) tell(node, " joins");
   }
   for (const NodeId& node : job.members) {
-    if (!absl::c_linear_search(open.members, node)) tell(node, " is paused by its owner");
+    if (absl::c_linear_search(open.members, node)) continue;
+    tell(node, paused_.contains(node) ? " is paused by its owner" : " has not been online for long");
   }
   open.reason = SafeText(open.reason, wire::kMaxTextBytes);
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));

@@ -632,11 +632,14 @@ TEST_CASE("A paused node is given no job") {
 }
 
 TEST_CASE("A job below its minimum goes on with another node in the place of one that stays away") {
+  const bool lead = GENERATE(false, true);
   JobNetwork net;
-  net.Add(RoleSet::All());
-  auto& n2 = net.Add({Role::kContributor});
+  constexpr uint64_t kMemory = uint64_t{8} << 30;
+  net.Add(RoleSet::All(), lead ? kMemory : 2 * kMemory);
+  auto& n2 = net.Add({Role::kContributor}, lead ? 2 * kMemory : kMemory);
   const JobId id = net.Submit(net.coordinator(), JobYaml("  count: 2\n", "", 20));
   REQUIRE(net.Comes([&] { return net.Job(id).rounds_done >= 2; }));
+  REQUIRE((net.Job(id).lead == n2.id()) == lead);
   net.Crash(n2);
   net.Pass(absl::Minutes(2));
   CHECK(net.Job(id).IsMember(n2.id()));  // it waits
