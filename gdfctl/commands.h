@@ -19,6 +19,7 @@ void AddNodeCommands(CLI::App& app, Command& chosen);     // node list, show, re
 void AddStatusCommand(CLI::App& app, Command& chosen);    // status
 void AddSubmitCommands(CLI::App& app, Command& chosen);   // submit, validate, plan
 void AddJobCommands(CLI::App& app, Command& chosen);      // job list, show, logs, wait, cancel, export
+void AddExplainCommand(CLI::App& app, Command& chosen);   // explain
 void AddGenerateCommand(CLI::App& app, Command& chosen);  // generate
 void AddPauseCommands(CLI::App& app, Command& chosen);    // pause, drain, resume
 void AddKeyCommands(CLI::App& app, Command& chosen);      // key rotate, backup

@@ -97,6 +97,7 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
   AddSubmitCommands(app, chosen);
   AddJobCommands(app, chosen);
   AddGenerateCommand(app, chosen);
+  AddExplainCommand(app, chosen);
   AddPauseCommands(app, chosen);
   AddKeyCommands(app, chosen);
 

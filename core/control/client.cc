@@ -359,6 +359,16 @@ std::unique_ptr<JobWatch> Client::WatchJob(const WatchRequest& request) {
   return std::unique_ptr<JobWatch>(new JobWatch(std::move(impl)));
 }
 
+absl::StatusOr<Explanation> Client::Explain(const std::string& what) {
+  v1::ExplainRequest request;
+  request.set_what(what);
+  GDF_ASSIGN_OR_RETURN(const v1::ExplainReply reply, impl_->Call(&v1::Control::Stub::Explain, request));
+  return Explanation{reply.name(),
+                     reply.answer(),
+                     {reply.because().begin(), reply.because().end()},
+                     {reply.advice().begin(), reply.advice().end()}};
+}
+
 absl::Status Client::CancelJob(const std::string& job) {
   v1::CancelJobRequest request;
   request.set_job(job);

@@ -110,6 +110,7 @@ class Client {
   // Does not wait; errors come from the watch's Finish(). The client outlives the watch.
   std::unique_ptr<JobWatch> WatchJob(const WatchRequest& request);
   absl::Status CancelJob(const std::string& job);
+  absl::StatusOr<Explanation> Explain(const std::string& what);
   // How many rounds made the parameters.
   absl::StatusOr<uint64_t> Export(const std::string& job, ExportSink& sink);
   // An error of `on_text` ends the sampling, and is returned.

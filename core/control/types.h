@@ -119,6 +119,13 @@ struct NodeStatus {
   uint32_t running_here = 0;
 };
 
+struct Explanation {
+  std::string name;
+  std::string answer;
+  std::vector<std::string> because;
+  std::vector<std::string> advice;
+};
+
 struct Invite {
   std::string id;
   std::string roles;  // "submitter,contributor"

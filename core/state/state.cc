@@ -296,9 +296,10 @@ absl::StatusOr<std::vector<NodeId>> State::epoch_members(JobId job, Epoch epoch)
 
 absl::StatusOr<EpochsPast> State::epochs_past(JobId job) { return ReadEpochsPast(*db_, job); }
 
-absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilter& filter, size_t limit) {
-  std::string sql = "SELECT id, at, job, node, severity, text FROM events WHERE id > ? AND severity >= ?";
-  std::vector<store::Value> values = {store::ToValue(after), static_cast<int64_t>(filter.at_least)};
+absl::StatusOr<std::vector<Event>> State::QueryEvents(std::string where, std::vector<store::Value> values,
+                                                      const EventFilter& filter, std::string_view order, size_t limit) {
+  std::string sql = absl::StrCat("SELECT id, at, job, node, severity, text FROM events WHERE severity >= ?", where);
+  values.insert(values.begin(), static_cast<int64_t>(filter.at_least));
   if (filter.job) {
     sql += " AND job = ?";
     values.push_back(store::ToValue(filter.job->value));
@@ -307,7 +308,7 @@ absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilt
     sql += " AND node = ?";
     values.push_back(ToBlob(*filter.node));
   }
-  sql += " ORDER BY id LIMIT ?";
+  absl::StrAppend(&sql, " ORDER BY id", ToAbsl(order), " LIMIT ?");
   values.push_back(store::ToValue(limit));
   GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->QueryValues(sql, values));
   std::vector<Event> events;
@@ -317,6 +318,16 @@ absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilt
                       static_cast<wire::Severity>(rows.Int(4)), std::string(rows.Text(5))});
   }
   GDF_RETURN_IF_ERROR(rows.status());
+  return events;
+}
+
+absl::StatusOr<std::vector<Event>> State::events(uint64_t after, const EventFilter& filter, size_t limit) {
+  return QueryEvents(" AND id > ?", {store::ToValue(after)}, filter, "", limit);
+}
+
+absl::StatusOr<std::vector<Event>> State::newest_events(const EventFilter& filter, size_t limit) {
+  GDF_ASSIGN_OR_RETURN(std::vector<Event> events, QueryEvents("", {}, filter, " DESC", limit));
+  std::reverse(events.begin(), events.end());
   return events;
 }
 

@@ -82,6 +82,8 @@ class State {
   absl::StatusOr<EpochsPast> epochs_past(JobId job);
   // Events with id > `after`, oldest first, at most `limit`.
   absl::StatusOr<std::vector<Event>> events(uint64_t after, const EventFilter& filter = {}, size_t limit = 1000);
+  // The newest `limit` of them, oldest first.
+  absl::StatusOr<std::vector<Event>> newest_events(const EventFilter& filter, size_t limit);
   // Rounds of `job` from `from_round` on, oldest first, at most `limit`.
   absl::StatusOr<std::vector<RoundRecord>> rounds(JobId job, RoundId from_round, size_t limit = 1000);
 
@@ -116,6 +118,9 @@ class State {
   absl::Status CheckRows();
   // Whether the newest entries, together about `max_bytes`, are numbered without gaps and have their chain digests.
   absl::Status CheckNewestEntries(uint64_t max_bytes);
+  // `where`: more conditions, on `values`; `order`: of the ids.
+  absl::StatusOr<std::vector<Event>> QueryEvents(std::string where, std::vector<store::Value> values,
+                                                 const EventFilter& filter, std::string_view order, size_t limit);
   enum class Refusals { kRecorded, kDropped };
   absl::StatusOr<wire::CommandResult> Record(const wire::Command& command, std::string_view command_bytes,
                                              Refusals refusals);

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "gdfd/node.h"
 #include "gdfd/services/bridge.h"
+#include "gdfd/services/explain.h"
 #include "gdfd/services/node_names.h"
 #include "proto/control.grpc.pb.h"
 
@@ -83,6 +84,9 @@ class ControlService final : public control::v1::Control::Service {
   grpc::Status CancelJob(grpc::ServerContext*, const control::v1::CancelJobRequest*,
                          control::v1::CancelJobReply*) override;
 
+  // control_explain.cc
+  grpc::Status Explain(grpc::ServerContext*, const control::v1::ExplainRequest*, control::v1::ExplainReply*) override;
+
   // control_data.cc
   grpc::Status Upload(grpc::ServerContext*, grpc::ServerReader<control::v1::UploadPiece>*,
                       control::v1::UploadReply*) override;
@@ -136,6 +140,8 @@ class ControlService final : public control::v1::Control::Service {
   absl::Status DropUploads(const std::vector<wire::JobInput>& inputs);
   // What was recorded of a job since; advances `seen`. On the executor.
   absl::StatusOr<std::vector<control::v1::JobUpdate>> NewsOf(JobId id, WatchPosition* seen);
+  // On the executor.
+  absl::StatusOr<JobView> ViewOf(JobId id) const;
   // Members of a running job that are not online; empty when all are, or it is not known here.
   std::string SilentMembers(const state::Job& job, const NodeNames& names) const;
   // The job with what it does or why it waits, as people see it. On the executor.

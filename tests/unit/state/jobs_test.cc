@@ -274,6 +274,11 @@ TEST_CASE("events come from a job's members, about themselves, and can be filter
   CHECK(of_a[0].text == "worker crashed: signal 9");
   CHECK(w.state->events(of_a[0].id, {{}, {}, wire::Severity::kError})->size() == 2);
   CHECK(w.state->events(0, {}, 2)->size() == 2);
+  const auto newest = *w.state->newest_events({}, 2);
+  REQUIRE(newest.size() == 2);
+  CHECK(newest[0].id + 1 == newest[1].id);
+  CHECK(newest[1].id == w.state->events(0)->back().id);
+  CHECK(w.state->newest_events({JobId{j}, IdOf("a"), wire::Severity::kError}, 9)->size() == 1);
 }
 
 }  // namespace
