@@ -164,51 +164,61 @@ absl::Status ChunkStore::DeleteFiles(const std::vector<ChunkId>& ids) {
 }
 
 absl::StatusOr<ChunkId> ChunkStore::Put(absl::Span<const uint8_t> data, std::string_view owner) {
+  bool added = false;
+  return Put(data, owner, &added);
+}
+
+absl::StatusOr<ChunkId> ChunkStore::Put(absl::Span<const uint8_t> data, std::string_view owner, bool* added) {
   const ChunkId id = HashBytes(data);
-  GDF_RETURN_IF_ERROR(PutExpected(id, data, owner));
+  GDF_ASSIGN_OR_RETURN(*added, Store(id, data, owner));
   return id;
 }
 
 absl::Status ChunkStore::PutExpected(const ChunkId& expected, absl::Span<const uint8_t> data, std::string_view owner) {
+  if (HashBytes(data) != expected) {
+    return absl::DataLossError(absl::StrCat("the bytes received as chunk ", expected.Short(), " are not its content"));
+  }
+  return Store(expected, data, owner).status();
+}
+
+absl::StatusOr<bool> ChunkStore::Store(const ChunkId& id, absl::Span<const uint8_t> data, std::string_view owner) {
   if (data.size() > kMaxChunkBytes) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk has ", data.size(), " bytes, at most ", kMaxChunkBytes,
                                                    " are allowed"));
-  }
-  if (HashBytes(data) != expected) {
-    return absl::DataLossError(absl::StrCat("the bytes received as chunk ", expected.Short(), " are not its content"));
   }
   if (!owner.empty()) GDF_RETURN_IF_ERROR(CheckOwner(owner));
   std::vector<ChunkId> victims;
   {
     absl::MutexLock lock(&mutex_);
-    AwaitIdle(expected);
-    const auto found = entries_.find(expected);
+    AwaitIdle(id);
+    const auto found = entries_.find(id);
     if (found != entries_.end() && found->second.present) {
-      if (!owner.empty()) AddPin(owner, expected);
-      Settle(expected);
-      return absl::OkStatus();
+      if (!owner.empty()) AddPin(owner, id);
+      Settle(id);
+      return false;
     }
     GDF_ASSIGN_OR_RETURN(victims, Reserve(data.size()));
-    entries_[expected].busy = true;
+    entries_[id].busy = true;
   }
   absl::Status status = DeleteFiles(victims);
-  const std::string path = PathOf(expected);
+  const std::string path = PathOf(id);
   if (status.ok()) status = files_.MakeFolders(path.substr(0, path.rfind('/')));
   if (status.ok()) status = files_.WriteAtomic(path, AsString(data));
 
   absl::MutexLock lock(&mutex_);
-  Entry& entry = entries_[expected];
+  Entry& entry = entries_[id];
   entry.busy = false;
   if (status.ok()) {
     entry.present = true;
     entry.size_bytes = data.size();
     ++entry.generation;
-    if (!owner.empty()) AddPin(owner, expected);
+    if (!owner.empty()) AddPin(owner, id);
   } else {
     bytes_ -= data.size();
   }
-  Settle(expected);
-  return Annotate(status, absl::StrCat("chunk ", expected.Short()));
+  Settle(id);
+  GDF_RETURN_IF_ERROR(Annotate(status, absl::StrCat("chunk ", id.Short())));
+  return true;
 }
 
 absl::StatusOr<Buffer> ChunkStore::Get(const ChunkId& id) {
@@ -332,6 +342,16 @@ bool ChunkStore::PinnedBy(std::string_view owner, const ChunkId& id) const {
   return found != pins_.end() && found->second.contains(id);
 }
 
+bool ChunkStore::PinnedUnder(std::string_view owner, const ChunkId& id) const {
+  if (PinnedBy(owner, id)) return true;
+  const std::string prefix = absl::StrCat(ToAbsl(owner), "-");
+  absl::MutexLock lock(&mutex_);
+  for (auto it = pins_.lower_bound(prefix); it != pins_.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it) {
+    if (it->second.contains(id)) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> ChunkStore::Owners() const {
   absl::MutexLock lock(&mutex_);
   std::vector<std::string> owners;
@@ -353,7 +373,9 @@ ChunkStore::Usage ChunkStore::usage() const {
 }
 
 absl::Status ChunkWriter::Flush() {
-  GDF_ASSIGN_OR_RETURN(const ChunkId id, store_.Put(pending_, owner_));
+  bool added = false;
+  GDF_ASSIGN_OR_RETURN(const ChunkId id, store_.Put(pending_, owner_, &added));
+  if (added) added_bytes_ += pending_.size();
   file_.chunks.push_back(id);
   pending_.clear();
   return absl::OkStatus();

@@ -46,6 +46,8 @@ class ChunkStore {
   // pinned at once, which outlives a restart only after the next Pin or SetPins of that owner.
   // kResourceExhausted when the disk is full or pinned chunks leave no room under the cap; then nothing is stored.
   absl::StatusOr<ChunkId> Put(absl::Span<const uint8_t> data, std::string_view owner = {});
+  // As Put; `*added`: whether its file was not here before.
+  absl::StatusOr<ChunkId> Put(absl::Span<const uint8_t> data, std::string_view owner, bool* added);
   // Put for bytes from a stranger. kDataLoss when they are not `expected`.
   absl::Status PutExpected(const ChunkId& expected, absl::Span<const uint8_t> data, std::string_view owner = {});
 
@@ -65,6 +67,8 @@ class ChunkStore {
   // The end of an owner: SetPins to nothing.
   absl::Status Drop(std::string_view owner) { return SetPins(owner, {}); }
   bool PinnedBy(std::string_view owner, const ChunkId& id) const;
+  // By `owner` or by one whose name begins with it and '-': what belongs to it.
+  bool PinnedUnder(std::string_view owner, const ChunkId& id) const;
   std::vector<std::string> Owners() const;  // sorted
 
   Usage usage() const;
@@ -79,6 +83,8 @@ class ChunkStore {
     bool busy = false;          // its file is being written or deleted by one call
   };
 
+  // Bytes whose hash is `id`. Gives whether their file was not here.
+  absl::StatusOr<bool> Store(const ChunkId& id, absl::Span<const uint8_t> data, std::string_view owner);
   ChunkStore(FileSystem& files, Options options) : files_(files), options_(std::move(options)) {}
   absl::Status Load();
   absl::Status LoadPins();
@@ -118,6 +124,7 @@ class ChunkWriter {
   absl::Status Append(absl::Span<const uint8_t> data);
   // Ends one file of a manifest and starts the next.
   absl::StatusOr<ManifestFile> Finish(std::string path);
+  uint64_t added_bytes() const { return added_bytes_; }  // of chunks that were not in the store before
 
  private:
   absl::Status Flush();
@@ -125,6 +132,7 @@ class ChunkWriter {
   const std::string owner_;
   std::vector<uint8_t> pending_;
   ManifestFile file_;
+  uint64_t added_bytes_ = 0;
 };
 
 // Writes the content of `file` out of its chunks in order; does not commit `out`. kNotFound when a chunk is not

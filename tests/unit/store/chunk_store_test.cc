@@ -121,6 +121,38 @@ TEST_CASE("what only others brought here counts as missing") {
   CHECK(store->Missing(all, {}) == all);
 }
 
+TEST_CASE("what is under an owner is its own and that of owners named after it") {
+  MemoryFileSystem files;
+  auto store = Open(files);
+  REQUIRE(store->Put(Content(1), "j1").ok());
+  REQUIRE(store->Put(Content(2), "j1-checkpoint-4").ok());
+  REQUIRE(store->Put(Content(3), "j12-checkpoint-4").ok());
+  REQUIRE(store->Put(Content(4), "j12").ok());
+  CHECK(store->PinnedUnder("j1", IdOf(1)));
+  CHECK(store->PinnedUnder("j1", IdOf(2)));
+  CHECK_FALSE(store->PinnedUnder("j1", IdOf(3)));
+  CHECK_FALSE(store->PinnedUnder("j1", IdOf(4)));
+  CHECK(store->PinnedUnder("j12", IdOf(3)));
+  CHECK_FALSE(store->PinnedUnder("j1-checkpoint-4", IdOf(1)));
+}
+
+TEST_CASE("a put says whether the chunk is new, and a writer how much was") {
+  MemoryFileSystem files;
+  auto store = Open(files);
+  bool added = false;
+  REQUIRE(store->Put(Content(1), "j1", &added).ok());
+  CHECK(added);
+  REQUIRE(store->Put(Content(1), "j2", &added).ok());
+  CHECK_FALSE(added);
+  ChunkWriter writer(*store, "j3");
+  REQUIRE(writer.Append(Content(5, kChunkBytes)).ok());
+  REQUIRE(writer.Append(Content(1)).ok());
+  REQUIRE(writer.Finish("a").ok());
+  REQUIRE(writer.Append(Content(6, 10)).ok());
+  REQUIRE(writer.Finish("b").ok());
+  CHECK(writer.added_bytes() == kChunkBytes + 10);
+}
+
 TEST_CASE("a full disk leaves nothing partial behind") {
   MemoryFileSystem files;
   auto store = Open(files);

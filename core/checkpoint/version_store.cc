@@ -1,0 +1,246 @@
+#include "core/checkpoint/version_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/checkpoint/record.h"
+
+namespace gdf::checkpoint {
+namespace {
+
+constexpr char kPrefix[] = "checkpoint-";
+constexpr char kOwnerInfix[] = "-checkpoint-";
+constexpr size_t kRoundDigits = 16;
+
+// The round that follows `prefix` in `name`, whose other characters are digits.
+std::optional<RoundId> RoundIn(const std::string& name, std::string_view prefix) {
+  if (name.compare(0, prefix.size(), prefix) != 0) return std::nullopt;
+  uint64_t value = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + prefix.size(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return RoundId{value};
+}
+
+struct PartOfVersion {
+  Digest Version::*digest;
+  const char* name;
+};
+constexpr PartOfVersion kParts[] = {{&Version::model, "model"}, {&Version::outer, "outer"}, {&Version::inner, "inner"}};
+
+bool IsGone(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
+
+absl::Status WrongSize(const char* file, uint64_t have, uint64_t want) {
+  return absl::DataLossError(absl::StrCat("the checkpoint's ", file, " has ", have, " bytes, expected ", want));
+}
+
+// A Merkle root as its bytes come by.
+class RootOf {
+ public:
+  void Take(absl::Span<const uint8_t> bytes) {
+    total_ += bytes.size();
+    while (!bytes.empty()) {
+      const size_t take = std::min(bytes.size(), kMerkleLeafBytes - leaf_.size());
+      leaf_.insert(leaf_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(take));
+      bytes.remove_prefix(take);
+      if (leaf_.size() == kMerkleLeafBytes) EndLeaf();
+    }
+  }
+  Digest Finish() {
+    if (!leaf_.empty()) EndLeaf();
+    return MerkleRootOfLeaves(std::move(leaves_), total_);
+  }
+
+ private:
+  void EndLeaf() {
+    leaves_.push_back(MerkleLeaf(leaf_));
+    leaf_.clear();
+  }
+  std::vector<uint8_t> leaf_;
+  std::vector<Digest> leaves_;
+  uint64_t total_ = 0;
+};
+
+}  // namespace
+
+std::string VersionStore::Path(RoundId round) const {
+  return absl::StrFormat("%s/%s%0*d", options_.folder, kPrefix, static_cast<int>(kRoundDigits), round.value);
+}
+
+std::string VersionStore::OwnerOf(RoundId round) const {
+  return absl::StrCat(options_.owner, kOwnerInfix, round.value);
+}
+
+absl::StatusOr<std::vector<RoundId>> VersionStore::List() const {
+  const absl::StatusOr<std::vector<std::string>> names = files_.List(options_.folder);
+  if (absl::IsNotFound(names.status())) return std::vector<RoundId>{};
+  GDF_RETURN_IF_ERROR(names.status());
+  std::vector<RoundId> rounds;
+  for (const std::string& name : *names) {
+    const std::optional<RoundId> round = RoundIn(name, kPrefix);
+    if (round && Path(*round) == absl::StrCat(options_.folder, "/", name)) rounds.push_back(*round);
+  }
+  std::sort(rounds.begin(), rounds.end());
+  return rounds;
+}
+
+absl::StatusOr<Version> VersionStore::Load(RoundId round) const {
+  const std::string path = Path(round);
+  GDF_ASSIGN_OR_RETURN(const std::string bytes, files_.Read(path, kMaxVersionBytes));
+  absl::StatusOr<Version> version = DecodeVersion(bytes);
+  if (!version.ok()) return Damaged(path, version.status().message());
+  if (version->round() != round) return Damaged(path, "is of another round");
+  return version;
+}
+
+bool VersionStore::Keeps(const Version& version, const Digest& part) const {
+  return !part.zero() && (part == version.model || chunks_->PinnedBy(OwnerOf(version.round()), part));
+}
+
+absl::StatusOr<store::Manifest> VersionStore::ReadManifest(const Digest& id) const {
+  GDF_ASSIGN_OR_RETURN(const Buffer bytes, chunks_->Get(id));
+  return store::Manifest::Decode(bytes.view());
+}
+
+absl::Status VersionStore::InspectPart(const Version& version, const Digest& part, const char* name,
+                                       Inspection* found) const {
+  const absl::StatusOr<Buffer> bytes = chunks_->Get(part);
+  if (IsGone(bytes.status())) {
+    found->missing.push_back({part, name});
+    return absl::OkStatus();
+  }
+  GDF_RETURN_IF_ERROR(bytes.status());
+  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, store::Manifest::Decode(bytes->view()));
+  ++found->chunks;
+  found->bytes += bytes->size();
+  const size_t before = found->missing.size();
+  std::set<store::ChunkId> seen;
+  for (const store::ManifestFile& file : manifest.files) {
+    RootOf root;
+    for (const store::ChunkId& id : file.chunks) {
+      const absl::StatusOr<Buffer> chunk = chunks_->Get(id);
+      const bool first = seen.insert(id).second;
+      if (IsGone(chunk.status())) {
+        if (first) found->missing.push_back({id, name});
+        continue;
+      }
+      GDF_RETURN_IF_ERROR(chunk.status());
+      if (first) {
+        ++found->chunks;
+        found->bytes += chunk->size();
+      }
+      root.Take(chunk->span());
+    }
+    const Digest* expected = file.path == kTheta      ? &version.state().theta
+                             : file.path == kMomentum ? &version.state().momentum
+                                                      : nullptr;
+    if (expected == nullptr || found->missing.size() != before) continue;
+    if (const Digest have = root.Finish(); have != *expected) {
+      found->digests.Update(absl::DataLossError(absl::StrCat(file.path, " of round ", version.round().value, " has digest ",
+                                                             have.Short(), ", committed was ", expected->Short())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Inspection> VersionStore::Inspect(const Version& version) const {
+  Inspection found;
+  for (const PartOfVersion& part : kParts) {
+    const Digest& digest = version.*part.digest;
+    if (Keeps(version, digest)) GDF_RETURN_IF_ERROR(InspectPart(version, digest, part.name, &found));
+  }
+  return found;
+}
+
+absl::Status VersionStore::ReadInto(const store::Manifest& manifest, const char* name, absl::Span<uint8_t> out) const {
+  const store::ManifestFile* file = manifest.Find(name);
+  if (file == nullptr || file->size_bytes != out.size()) {
+    return WrongSize(name, file == nullptr ? 0 : file->size_bytes, out.size());
+  }
+  for (size_t i = 0; i < file->chunks.size(); ++i) {
+    GDF_ASSIGN_OR_RETURN(const Buffer chunk, chunks_->Get(file->chunks[i]));
+    if (chunk.size() != file->ChunkSize(i)) return WrongSize(name, chunk.size(), file->ChunkSize(i));
+    std::memcpy(out.data(), chunk.span().data(), chunk.size());
+    out.remove_prefix(chunk.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OuterStatePtr> VersionStore::ReadModel(const Version& version, Buffer* side_files) const {
+  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, ReadManifest(version.model));
+  const store::ManifestFile* theta = manifest.Find(kTheta);
+  const uint64_t theta_bytes = version.num_params * sizeof(float);
+  // Before memory is taken for it.
+  if (theta == nullptr || theta->size_bytes != theta_bytes) {
+    return WrongSize(kTheta, theta == nullptr ? 0 : theta->size_bytes, theta_bytes);
+  }
+  auto state = std::make_shared<OuterState>();
+  state->id = version.state();
+  GDF_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(version.num_params));
+  GDF_RETURN_IF_ERROR(ReadInto(manifest, kTheta, tensor::AsMutableBytes(state->theta.span())));
+  GDF_RETURN_IF_ERROR(VerifyTheta(*state));
+  if (const store::ManifestFile* side = manifest.Find(kSideFiles); side != nullptr) {
+    std::vector<uint8_t> bytes(side->size_bytes);
+    GDF_RETURN_IF_ERROR(ReadInto(manifest, kSideFiles, absl::MakeSpan(bytes)));
+    *side_files = Buffer(std::move(bytes));
+  }
+  return OuterStatePtr(std::move(state));
+}
+
+absl::Status VersionStore::Repair(const Version& version, const store::ChunkId& id, absl::Span<const uint8_t> bytes) {
+  return chunks_->PutExpected(id, bytes, OwnerOf(version.round()));
+}
+
+absl::Status VersionStore::Tidy() {
+  GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> rounds, List());
+  const std::string prefix = absl::StrCat(options_.owner, kOwnerInfix);
+  for (const std::string& owner : chunks_->Owners()) {
+    const std::optional<RoundId> round = RoundIn(owner, prefix);
+    if (round && !std::binary_search(rounds.begin(), rounds.end(), *round)) GDF_RETURN_IF_ERROR(chunks_->Drop(owner));
+  }
+  const absl::StatusOr<std::vector<std::string>> names = files_.List(options_.folder);
+  if (!names.ok()) return absl::IsNotFound(names.status()) ? absl::OkStatus() : names.status();
+  for (const std::string& name : *names) {  // of writes that never ended
+    if (absl::StrContains(name, ".tmp-")) GDF_RETURN_IF_ERROR(files_.Remove(absl::StrCat(options_.folder, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VersionStore::Remove(RoundId round) {
+  if (const absl::Status removed = files_.Remove(Path(round)); !removed.ok() && !absl::IsNotFound(removed)) return removed;
+  return chunks_->Drop(OwnerOf(round));
+}
+
+absl::Status VersionStore::Retain(int keep) {
+  GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> rounds, List());
+  for (size_t i = 0; i + static_cast<size_t>(std::max(keep, 0)) < rounds.size(); ++i) {
+    GDF_RETURN_IF_ERROR(Remove(rounds[i]));
+  }
+  return Tidy();
+}
+
+absl::Status VersionStore::KeepModels() {
+  GDF_RETURN_IF_ERROR(Tidy());
+  GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> rounds, List());
+  absl::Status result;
+  for (const RoundId round : rounds) {
+    // What cannot be read now stays whole.
+    const absl::StatusOr<Version> version = Load(round);
+    absl::StatusOr<store::Manifest> manifest = version.ok() ? ReadManifest(version->model) : version.status();
+    result.Update(manifest.status());
+    if (!manifest.ok()) continue;
+    std::vector<store::ChunkId> ids = manifest->Chunks();
+    ids.push_back(version->model);
+    result.Update(chunks_->SetPins(OwnerOf(round), ids));
+  }
+  return result;
+}
+
+}  // namespace gdf::checkpoint

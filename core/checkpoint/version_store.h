@@ -1,0 +1,91 @@
+// The versions of one job that a node keeps: a record for each in the job's folder, over chunks in the node's store that an
+// owner of its own pins ("j17-checkpoint-40"), so that equal chunks are there once and go with the last version that has them.
+//
+//   written:  chunks, then their pins, then the record   (each: write, fsync, rename, fsync folder)
+//   removed:  the record, then the pins, then the chunks that nobody else pins
+//   so a crash in between leaves pins without a record, which Tidy drops, and every other version as it was.
+#ifndef GDF_CORE_CHECKPOINT_VERSION_STORE_H_
+#define GDF_CORE_CHECKPOINT_VERSION_STORE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/file_system.h"
+#include "core/checkpoint/outer_state.h"
+#include "core/checkpoint/version.h"
+#include "core/store/chunk_store.h"
+
+namespace gdf::checkpoint {
+
+// The files that the manifests of a version's parts list: of the model's part the first two.
+inline constexpr char kSideFiles[] = "artifacts";
+inline constexpr char kTheta[] = "theta";
+inline constexpr char kMomentum[] = "momentum";
+inline constexpr char kInner[] = "inner";
+
+// What of a version is on this node, as Inspect found it.
+struct Inspection {
+  uint64_t chunks = 0;  // that are whole, with those of the manifests
+  uint64_t bytes = 0;
+  struct Missing {
+    store::ChunkId id;
+    std::string part;  // "model", "outer" or "inner"
+  };
+  std::vector<Missing> missing;  // or damaged, which removed them; of a part whose manifest is, the manifest alone
+  absl::Status digests;          // kDataLoss: whole chunks that are not the committed state
+};
+
+// One change at a time; reads are on any thread beside it.
+class VersionStore {
+ public:
+  struct Options {
+    std::string folder;  // of this job's records; made when missing
+    std::string owner;   // of the job's chunks: "j17"
+  };
+  // `files` must outlive it.
+  VersionStore(FileSystem& files, std::shared_ptr<store::ChunkStore> chunks, Options options)
+      : files_(files), chunks_(std::move(chunks)), options_(std::move(options)) {}
+
+  // Their rounds, ascending.
+  absl::StatusOr<std::vector<RoundId>> List() const;
+  // kNotFound; kDataLoss when the record is damaged.
+  absl::StatusOr<Version> Load(RoundId round) const;
+  // Of what the version has here: outer and inner state go at the end of the job, on purpose.
+  bool Keeps(const Version& version, const Digest& part) const;
+
+  // Reads and checks all that it keeps. Fails only when the disk cannot be read.
+  absl::StatusOr<Inspection> Inspect(const Version& version) const;
+  // θ, and the files of an export as they were given. Momentum is left out. kDataLoss or kNotFound naming the first chunk
+  // that is damaged or missing.
+  absl::StatusOr<OuterStatePtr> ReadModel(const Version& version, Buffer* side_files) const;
+  // Puts a chunk of the version back. kDataLoss when `bytes` are not it.
+  absl::Status Repair(const Version& version, const store::ChunkId& id, absl::Span<const uint8_t> bytes);
+
+  // Drops what a version that was not finished or not removed to its end has left.
+  absl::Status Tidy();
+  absl::Status Remove(RoundId round);
+  // Removes all but the newest `keep`, and tidies.
+  absl::Status Retain(int keep);
+  // For a job that has ended: of each version, what an export needs stays. May be repeated.
+  absl::Status KeepModels();
+  absl::Status RemoveAll() { return Retain(0); }
+
+ private:
+  friend class VersionWriter;
+  std::string Path(RoundId round) const;
+  std::string OwnerOf(RoundId round) const;
+  absl::StatusOr<store::Manifest> ReadManifest(const Digest& id) const;
+  absl::Status InspectPart(const Version& version, const Digest& part, const char* name, Inspection* found) const;
+  absl::Status ReadInto(const store::Manifest& manifest, const char* file, absl::Span<uint8_t> out) const;
+
+  FileSystem& files_;
+  const std::shared_ptr<store::ChunkStore> chunks_;
+  const Options options_;
+};
+
+}  // namespace gdf::checkpoint
+
+#endif  // GDF_CORE_CHECKPOINT_VERSION_STORE_H_
