@@ -184,7 +184,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       membership::Environment{executor, *transport, *state, *key, rng});
   swarm = std::make_unique<swarm::Swarm>(*transport, pool, chunks, [this](JobId id, NodeId peer) {
     absl::StatusOr<state::Job> job = state->job(id);
-    return job.ok() && job->phase != state::JobPhase::kFinished && job->HasPart(peer);
+    return job.ok() && job->HasPart(peer);
   });
   jobs::JobWorld world{
       executor,

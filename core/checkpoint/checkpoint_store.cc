@@ -94,10 +94,18 @@ absl::StatusOr<StateHeader> ReadHeader(ReadableFile& file, const std::string& pa
   return header;
 }
 
+std::string PathOf(const std::string& folder, const char* kind, RoundId round) {
+  return absl::StrFormat("%s/%s-%0*d", folder, kind, static_cast<int>(kRoundDigits), round.value);
+}
+
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<RecordFile>> OpenWorker(FileSystem& files, const std::string& folder, RoundId round) {
+  return RecordFile::Open(files, PathOf(folder, kWorker, round));
+}
+
 std::string CheckpointStore::Path(const char* kind, RoundId round) const {
-  return absl::StrFormat("%s/%s-%0*d", options_.folder, kind, static_cast<int>(kRoundDigits), round.value);
+  return PathOf(options_.folder, kind, round);
 }
 
 std::string CheckpointStore::Path(const char* name) const { return absl::StrCat(options_.folder, "/", name); }

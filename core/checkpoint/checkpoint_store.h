@@ -34,6 +34,9 @@ struct Loaded {
   std::vector<std::string> damage;     // files that were passed over, and why
 };
 
+// What SaveWorker wrote into `folder` at that round. Beside calls of a store: it may be gone, which is kNotFound.
+absl::StatusOr<std::unique_ptr<RecordFile>> OpenWorker(FileSystem& files, const std::string& folder, RoundId round);
+
 // Not thread-safe: one call at a time, on any thread.
 class CheckpointStore {
  public:

@@ -91,9 +91,13 @@ absl::StatusOr<std::vector<RoundId>> VersionStore::List() const {
   return rounds;
 }
 
+absl::StatusOr<std::string> VersionStore::Record(RoundId round) const {
+  return files_.Read(Path(round), kMaxVersionBytes);
+}
+
 absl::StatusOr<Version> VersionStore::Load(RoundId round) const {
   const std::string path = Path(round);
-  GDF_ASSIGN_OR_RETURN(const std::string bytes, files_.Read(path, kMaxVersionBytes));
+  GDF_ASSIGN_OR_RETURN(const std::string bytes, Record(round));
   absl::StatusOr<Version> version = DecodeVersion(bytes);
   if (!version.ok()) return Damaged(path, version.status().message());
   if (version->round() != round) return Damaged(path, "is of another round");

@@ -51,6 +51,8 @@ class VersionStore {
 
   // Their rounds, ascending.
   absl::StatusOr<std::vector<RoundId>> List() const;
+  // The bytes of its record, as they are. kNotFound.
+  absl::StatusOr<std::string> Record(RoundId round) const;
   // kNotFound; kDataLoss when the record is damaged.
   absl::StatusOr<Version> Load(RoundId round) const;
   // Of what the version has here: outer and inner state go at the end of the job, on purpose.

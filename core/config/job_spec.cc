@@ -234,6 +234,10 @@ std::string ToYaml(const JobSpec& spec) {
   Write(&w, spec.rounds);
   Write(&w, spec.nodes);
   Write(&w, spec.output);
+  w.Open("checkpoints");
+  w.Int("every", spec.checkpoints.every);
+  w.Int("keep", spec.checkpoints.keep);
+  w.Close();
   w.Open("limits");
   w.Plain("max_wall_time", PrintDuration(spec.limits.max_wall_time));
   w.Close();
@@ -277,6 +281,11 @@ RoundSteps StepsOfRound(const JobSpec& spec, int64_t round) {
   const bool last = steps.until == spec.train.steps;
   steps.emit = last ? steps.until : steps.until - spec.rounds.delay_steps;
   return steps;
+}
+
+bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds) {
+  const uint64_t every = static_cast<uint64_t>(spec.checkpoints.every);
+  return every > 0 && rounds > 0 && (rounds % every == 0 || rounds == static_cast<uint64_t>(NumRounds(spec)));
 }
 
 double LearningRateAt(const TrainSpec& train, int64_t step) {

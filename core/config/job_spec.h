@@ -150,6 +150,14 @@ struct OutputSpec {
   bool operator==(const OutputSpec&) const = default;
 };
 
+// What people can look at, export and go back to, beside the states by which a node comes back after a crash.
+struct CheckpointsSpec {
+  int64_t every = 0;  // rounds; also after the last; 0: none
+  int64_t keep = 3;   // newest ones
+
+  bool operator==(const CheckpointsSpec&) const = default;
+};
+
 struct LimitsSpec {
   absl::Duration max_wall_time = absl::ZeroDuration();  // from start to end; 0: no limit
 
@@ -165,6 +173,7 @@ struct JobSpec {
   RoundsSpec rounds;
   NodesSpec nodes;
   OutputSpec output;
+  CheckpointsSpec checkpoints;
   LimitsSpec limits;
 
   bool operator==(const JobSpec&) const = default;
@@ -202,6 +211,9 @@ struct RoundSteps {
   int64_t until = 0;
 };
 RoundSteps StepsOfRound(const JobSpec& spec, int64_t round);  // round: from 0, below NumRounds
+
+// Whether what `rounds` rounds have made is kept as a checkpoint.
+bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds);
 
 // Learning rate for inner step `step` (from 0), of `train.steps`:
 //   warm-up   lr * step / warmup_steps                         step < warmup_steps

@@ -53,6 +53,7 @@ class JobParser {
     ReadRounds();
     ReadNodes(root_.Map("nodes", Need::kOptional));
     ReadOutput(root_.Map("output", Need::kOptional));
+    ReadCheckpoints(root_.Map("checkpoints", Need::kOptional));
     YamlMap limits = root_.Map("limits", Need::kOptional);
     limits.Duration("max_wall_time", Need::kOptional, {absl::ZeroDuration(), kMaxDuration},
                     &spec_.limits.max_wall_time);
@@ -510,6 +511,13 @@ class JobParser {
     map.Int("keep_checkpoints", Need::kOptional, {1, 1000}, &o.keep_checkpoints);
     map.Bool("keep_model", Need::kOptional, &o.keep_model);
     map.Bool("keep_data", Need::kOptional, &o.keep_data);
+    map.Finish();
+  }
+
+  void ReadCheckpoints(YamlMap map) {
+    CheckpointsSpec& c = spec_.checkpoints;
+    map.Int("every", Need::kOptional, {0, kMaxSteps}, &c.every);
+    map.Int("keep", Need::kOptional, {1, 1000}, &c.keep);
     map.Finish();
   }
 

@@ -360,7 +360,8 @@ void JobMember::Impl::TellSaved(std::string_view what, const absl::Status& saved
 
 bool JobMember::Impl::CheckpointDue(RoundId round) const {
   const uint64_t every = static_cast<uint64_t>(std::max<int64_t>(env_.spec.output.checkpoint_every, 1));
-  return round.value % every == 0 || round.value == static_cast<uint64_t>(config::NumRounds(env_.spec));
+  return round.value % every == 0 || round.value == static_cast<uint64_t>(config::NumRounds(env_.spec)) ||
+         config::KeepsCheckpoint(env_.spec, round.value);
 }
 
 Task<absl::Status> JobMember::Impl::OnStore(std::function<absl::Status(checkpoint::CheckpointStore&)> work) {
@@ -415,7 +416,11 @@ Task<void> JobMember::Impl::SettleWorker(wire::Receipt receipt, std::shared_ptr<
   if (status.ok()) status = co_await ApplyToWorker();
   const wire::StateId now = worker_state_.value_or(wire::StateId{});
   if (status.ok() && CheckpointDue(now.round)) status = co_await SaveWorker(now.round);
-  if (!status.ok()) NodeFailed(status);
+  if (!status.ok()) {
+    NodeFailed(status);
+  } else if (env_.on_settled) {
+    env_.on_settled();
+  }
 }
 
 // The inner state goes from the worker to the disk piece by piece. Without it a restart begins it anew, so that an

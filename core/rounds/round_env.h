@@ -85,6 +85,8 @@ struct RoundEnv {
   const trust::NodeKey& key;
   Coordinator& coordinator;
   RoundTimings timings = {};
+  // Called after a round's commit, when what this node saves of it is on the disk or cannot be. On the executor.
+  std::function<void()> on_settled = {};
 };
 
 }  // namespace gdf::rounds

@@ -179,14 +179,18 @@ void EstimateMemory(const CostInput& in, const Packed& packed, Cost* cost) {
   }
   const bool momentum = in.spec->rounds.outer.optimizer == config::OuterOptimizer::kNesterov;
   const uint64_t outer_bytes = (momentum ? 2 : 1) * vector_bytes + packed.state;
+  const config::CheckpointsSpec& checkpoints = in.spec->checkpoints;
+  const uint64_t own_bytes = OptimizerBytes(in.spec->train.optimizer, vector_bytes) + vector_bytes;
   AddWorker(in, vector_bytes, packed.delta, &cost->host_memory);
   AddDaemon(in, outer_bytes, packed, &cost->host_memory);
+  // A state that is still being written when the next round is committed.
+  cost->host_memory.Add("gdfd's checkpoint", checkpoints.every > 0 ? outer_bytes : 0);
 
   cost->disk.Add("dataset", in.dataset_bytes);
   cost->disk.Add("starting weights", in.spec->model.from ? vector_bytes : 0);
   cost->disk.Add("checkpoints", U(in.spec->output.keep_checkpoints) * outer_bytes);
-  cost->disk.Add("node's own state",
-                 OptimizerBytes(in.spec->train.optimizer, vector_bytes) + vector_bytes);
+  cost->disk.Add("node's own state", own_bytes);
+  cost->disk.Add("kept checkpoints", checkpoints.every > 0 ? U(checkpoints.keep) * (outer_bytes + own_bytes) : 0);
 }
 
 }  // namespace

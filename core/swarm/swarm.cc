@@ -83,7 +83,7 @@ Task<absl::Status> Swarm::Answer(NodeId peer, net::Stream& stream) {
     co_return absl::PermissionDeniedError(
         absl::StrCat("you are no node of job ", ToString(call.job)));
   }
-  if (!store_->PinnedBy(OwnerOf(call.job), call.id)) {
+  if (!store_->PinnedUnder(OwnerOf(call.job), call.id)) {
     co_return absl::NotFoundError(
         absl::StrCat("chunk ", call.id.Short(), " does not belong to job ", ToString(call.job)));
   }
@@ -125,6 +125,22 @@ Task<absl::StatusOr<Buffer>> Swarm::Ask(NodeId holder, wire::ChunkCall call,
   for (const Buffer& piece : pieces)
     whole.insert(whole.end(), piece.span().begin(), piece.span().end());
   co_return Buffer(std::move(whole));
+}
+
+Task<absl::StatusOr<Buffer>> Swarm::FetchChunk(JobId job, store::ChunkId id, std::vector<NodeId> holders) {
+  absl::Status last = absl::UnavailableError("nobody else is known to have it");
+  for (const NodeId& holder : holders) {
+    if (holder == transport_.self()) continue;
+    const wire::ChunkCall call{job, id};
+    absl::StatusOr<Buffer> chunk = co_await Ask(holder, call, kFirstSilence);
+    if (chunk.ok()) {
+      auto check = [bytes = *chunk] { return HashBytes(bytes.span()); };
+      if (co_await RunOn(pool_, transport_.executor(), std::move(check)) == id) co_return chunk;
+      chunk = absl::DataLossError(absl::StrCat("it sends something else than chunk ", id.Short()));
+    }
+    last = net::NamingPeer(chunk.status(), holder);
+  }
+  co_return absl::UnavailableError(last.message());
 }
 
 Task<absl::Status> Swarm::FetchFrom(std::shared_ptr<Job> job, NodeId holder, store::ChunkId id) {

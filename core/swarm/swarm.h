@@ -20,7 +20,8 @@
 
 namespace gdf::swarm {
 
-// The owner name under which a job's chunks are pinned: "j17".
+// The owner name under which a job's chunks are pinned: "j17". What is pinned by owners named after it belongs to the job
+// too, such as its checkpoints'.
 std::string OwnerOf(JobId job);
 
 struct FetchProgress {
@@ -55,6 +56,10 @@ class Swarm {
   // kResourceExhausted when the disk is full; kInvalidArgument when the manifest is none.
   Task<absl::StatusOr<store::Manifest>> Fetch(
       FetchRequest request, std::function<void(const FetchProgress&)> on_progress);
+
+  // One chunk that belongs to the job, verified and not stored, from the first of `holders` that gives it. kUnavailable
+  // with the last one's reason when none does.
+  Task<absl::StatusOr<Buffer>> FetchChunk(JobId job, store::ChunkId id, std::vector<NodeId> holders);
 
   static constexpr absl::Duration kPatience = absl::Seconds(60);
 

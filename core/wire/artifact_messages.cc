@@ -20,6 +20,7 @@ bool IsPlainName(const std::string& name) {
 std::string Encode(const ArtifactCall& message) {
   v1::ArtifactCall out;
   out.set_job(message.job.value);
+  out.set_checkpoint(message.checkpoint.value);
   return out.SerializeAsString();
 }
 
@@ -42,7 +43,7 @@ absl::StatusOr<ArtifactCall> DecodeArtifactCall(std::string_view bytes) {
   if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("malformed artifact call");
   }
-  return ArtifactCall{JobId{in.job()}};
+  return ArtifactCall{JobId{in.job()}, RoundId{in.checkpoint()}};
 }
 
 absl::StatusOr<ArtifactHeader> DecodeArtifactHeader(std::string_view bytes) {

@@ -21,6 +21,7 @@ inline constexpr uint64_t kMaxArtifactParams = uint64_t{1} << 40;
 
 struct ArtifactCall {
   JobId job;
+  RoundId checkpoint = {};  // the one that is kept of this round; 0: the newest result
 };
 
 struct ArtifactFile {

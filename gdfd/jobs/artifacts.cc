@@ -16,7 +16,6 @@
 #include "core/checkpoint/record.h"
 #include "core/tensor/layout.h"
 #include "core/train/export_files.h"
-#include "core/wire/artifact_messages.h"
 
 namespace gdf::jobs {
 namespace {
@@ -41,18 +40,23 @@ struct Saved {
   uint64_t num_params = 0;
 };
 
-absl::StatusOr<Saved> ReadSaved(FileSystem& files, const std::string& folder) {
-  const std::string path = SavedFile(folder);
-  GDF_ASSIGN_OR_RETURN(const Buffer record, checkpoint::ReadRecord(files, path, kMaxSavedBytes));
-  ByteReader in(record.view());
+absl::StatusOr<Saved> ParseSaved(std::string_view record) {
+  ByteReader in(record);
   Saved saved;
   saved.num_params = in.U64();
-  GDF_RETURN_IF_ERROR(Annotate(SetLayout(saved.plan, in.Bytes(in.U32())), path));
+  GDF_RETURN_IF_ERROR(SetLayout(saved.plan, in.Bytes(in.U32())));
   while (in.ok() && in.left() > 0) {
     std::string name(in.Bytes(in.U8()));
     saved.plan.files.push_back({std::move(name), Buffer(std::string(in.Bytes(in.U64())))});
   }
-  if (!in.ok()) return checkpoint::Damaged(path, "is cut short");
+  if (!in.ok()) return absl::InvalidArgumentError("the files of an export are cut short");
+  return saved;
+}
+
+absl::StatusOr<Saved> ReadSaved(FileSystem& files, const std::string& folder) {
+  GDF_ASSIGN_OR_RETURN(const Buffer record, ReadSideFiles(files, folder));
+  absl::StatusOr<Saved> saved = ParseSaved(record.view());
+  if (!saved.ok()) return checkpoint::Damaged(SavedFile(folder), saved.status().message());
   return saved;
 }
 
@@ -138,6 +142,15 @@ absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
   return checkpoint::WriteRecord(files, SavedFile(folder), AsBytes(payload));
 }
 
+absl::StatusOr<Buffer> ReadSideFiles(FileSystem& files, const std::string& folder) {
+  return checkpoint::ReadRecord(files, SavedFile(folder), kMaxSavedBytes);
+}
+
+absl::StatusOr<train::ExportPlan> ParseSideFiles(const Buffer& side_files) {
+  GDF_ASSIGN_OR_RETURN(Saved saved, ParseSaved(side_files.view()));
+  return std::move(saved.plan);
+}
+
 absl::Status RemoveUnfinishedSaves(FileSystem& files, const std::string& jobs_folder) {
   const absl::StatusOr<std::vector<std::string>> jobs = files.List(jobs_folder);
   if (absl::IsNotFound(jobs.status())) return absl::OkStatus();
@@ -200,12 +213,11 @@ Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,
-                                                                      ComputePool& pool,
-                                                                      NodeId peer, JobId job) {
+                                                                      ComputePool& pool, NodeId peer,
+                                                                      wire::ArtifactCall call) {
   GDF_CO_ASSIGN_OR_RETURN(
       std::unique_ptr<net::Stream> stream,
       co_await transport.Open(peer, "jobs.artifacts", net::Priority::kBulk, kTimeout));
-  const wire::ArtifactCall call{job};
   GDF_CO_RETURN_IF_ERROR(co_await stream->Send(Buffer(wire::Encode(call))));
   absl::StatusOr<std::optional<Buffer>> first = co_await stream->Receive(kTimeout);
   GDF_CO_RETURN_IF_ERROR(first.status());

@@ -16,7 +16,7 @@
 #include "core/checkpoint/outer_state.h"
 #include "core/net/transport.h"
 #include "core/train/worker_session.h"
-#include "core/wire/round_messages.h"
+#include "core/wire/artifact_messages.h"
 
 namespace gdf::jobs {
 
@@ -32,6 +32,10 @@ struct Artifacts {
 // what can be sent.
 absl::Status SaveExportPlan(FileSystem& files, const std::string& folder,
                             const train::ExportPlan& plan, uint64_t num_params);
+// What SaveExportPlan wrote there, as a checkpoint keeps it.
+absl::StatusOr<Buffer> ReadSideFiles(FileSystem& files, const std::string& folder);
+// The plan in it. kInvalidArgument when it is cut short or has no layout.
+absl::StatusOr<train::ExportPlan> ParseSideFiles(const Buffer& side_files);
 // The newest that is whole. kNotFound when nothing is committed there; kDataLoss, naming the file,
 // when all of it or the side files are damaged.
 absl::StatusOr<Artifacts> LoadArtifacts(FileSystem& files, const std::string& folder);
@@ -45,11 +49,11 @@ absl::Status KeepArtifactsOnly(FileSystem& files, const std::string& folder);
 // kDeadlineExceeded, and the stream is cancelled, when the peer takes no piece of it for a minute.
 Task<absl::Status> SendArtifacts(Executor& executor, net::Stream& stream,
                                  std::shared_ptr<const Artifacts> artifacts);
-// Asks `peer` for the result of `job`. kDataLoss when θ does not have the digest it claims;
+// Asks `peer` for the result that `call` is about. kDataLoss when θ does not have the digest it claims;
 // kInvalidArgument when a side file is none that exports have.
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> FetchArtifacts(net::Transport& transport,
-                                                                      ComputePool& pool,
-                                                                      NodeId peer, JobId job);
+                                                                      ComputePool& pool, NodeId peer,
+                                                                      wire::ArtifactCall call);
 
 }  // namespace gdf::jobs
 

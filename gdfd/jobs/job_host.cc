@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
-#include "core/state/submission.h"
 #include "core/rounds/receipts.h"
 #include "core/wire/artifact_messages.h"
+#include "gdfd/jobs/result_rights.h"
 
 namespace gdf::jobs {
 namespace {
@@ -46,12 +46,7 @@ absl::Status CheckCommit(state::State& state, const state::Job& job, const wire:
     return absl::DataLossError(absl::StrCat("its parameters after ", got.round.value,
                                             " rounds are not those that were committed"));
   }
-  const absl::StatusOr<std::vector<NodeId>> members =
-      state.epoch_members(job.id, commit.receipt.tag.epoch);
-  if (!members.ok()) return absl::UnavailableError(members.status().message());
-  const absl::StatusOr<state::Network> network = state.network();
-  if (!network.ok()) return absl::UnavailableError(network.status().message());
-  return rounds::VerifyCommit(commit, job.id, state::SubmissionDigest(network->id, job), *members);
+  return CheckCommitted(state, job, commit);
 }
 
 // Whether a result may be given for what `job`, which was read before it was asked for, says: the
@@ -86,6 +81,7 @@ absl::Status CheckNewest(state::State& state, const state::Job& job, const Artif
 
 JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
     : world_(std::move(world)),
+      checkpoints_(world_),
       make_coordinator_(std::move(make_coordinator)),
       wake_(world_.executor),
       pause_(world_.executor, world_.files, world_.pause_file),
@@ -191,6 +187,7 @@ Task<void> JobHost::Run() {
   auto tidy = [files = &world_.files, folder = world_.folder] {
     return RemoveUnfinishedSaves(*files, folder);
   };
+  co_await checkpoints_.Tidy();
   const absl::Status tidied = co_await RunOn(world_.pool, world_.executor, std::move(tidy));
   if (!tidied.ok()) Log(LogLevel::kWarning, "unfinished_saves", {{"why", tidied}});
   while (true) {
@@ -260,11 +257,12 @@ Task<void> JobHost::End(state::Job summary) {
   const bool keep_model = spec.ok() && spec->output.keep_model;
   const bool keep_data = spec.ok() && spec->output.keep_data;
   auto work = [files = &world_.files, chunks = world_.chunks, folder = FolderOf(world_, id),
-               owner = swarm::OwnerOf(id), keep_model, keep_data]() -> absl::Status {
+               versions = VersionsOf(world_, id), owner = swarm::OwnerOf(id), keep_model, keep_data]() -> absl::Status {
     if (!keep_data) {
       GDF_RETURN_IF_ERROR(chunks->Drop(owner));
       GDF_RETURN_IF_ERROR(files->RemoveTree(folder + "/inputs"));
     }
+    GDF_RETURN_IF_ERROR(keep_model ? versions->KeepModels() : versions->RemoveAll());
     return keep_model ? KeepArtifactsOnly(*files, folder) : files->RemoveTree(folder);
   };
   const absl::Status cleaned = co_await RunOn(world_.pool, world_.executor, std::move(work));
@@ -319,10 +317,11 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenLocal(state:
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> JobHost::OpenRemote(state::Job job) {
   absl::Status last = absl::UnavailableError("no other node took part in it");
+  const wire::ArtifactCall call{job.id};
   for (const NodeId& member : job.members) {
     if (member == world_.transport.self()) continue;
     absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
-        co_await FetchArtifacts(world_.transport, world_.pool, member, job.id);
+        co_await FetchArtifacts(world_.transport, world_.pool, member, call);
     absl::Status usable = fetched.status();
     if (fetched.ok()) usable = CheckNewest(world_.state, job, **fetched);
     if (usable.ok()) co_return fetched;
@@ -365,18 +364,19 @@ Task<absl::Status> JobHost::Answer(NodeId peer, net::Stream& stream) {
   if (!request->has_value()) co_return absl::InvalidArgumentError("no result was asked for");
   GDF_CO_ASSIGN_OR_RETURN(wire::ArtifactCall call, wire::DecodeArtifactCall((*request)->view()));
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, world_.state.job(call.job));
-  if (peer != job.owner && !absl::c_linear_search(job.members, peer) &&
-      !world_.state.CheckMember(peer, trust::Operation::kSetRole).ok()) {
-    co_return absl::PermissionDeniedError(
-        "only the job's owner, its members and admins may have its parameters");
-  }
+  GDF_CO_RETURN_IF_ERROR(CheckMayHaveResult(world_.state, job, peer));
   if (serving_ == kMaxServed) {
     co_return absl::UnavailableError(
         "this node sends as many results as it does at a time; ask again later");
   }
   ++serving_;
   const auto done = absl::MakeCleanup([this] { --serving_; });
-  absl::StatusOr<std::shared_ptr<const Artifacts>> artifacts = co_await OpenLocal(std::move(job));
+  absl::StatusOr<std::shared_ptr<const Artifacts>> artifacts = absl::NotFoundError("");
+  if (call.checkpoint.value > 0) {
+    artifacts = co_await checkpoints_.OpenLocal(std::move(job), call.checkpoint);
+  } else {
+    artifacts = co_await OpenLocal(std::move(job));
+  }
   if (absl::IsNotFound(artifacts.status())) {  // names a path of this machine, which is nothing to others
     Log(LogLevel::kWarning, "result_not_here", {{"job", ToString(call.job)}, {"why", artifacts.status()}});
     co_return absl::NotFoundError(absl::StrCat("it keeps no result of job ", ToString(call.job)));

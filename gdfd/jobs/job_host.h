@@ -15,6 +15,7 @@
 #include "core/base/task.h"
 #include "core/membership/membership.h"
 #include "gdfd/jobs/artifacts.h"
+#include "gdfd/jobs/checkpoints.h"
 #include "gdfd/jobs/job_task.h"
 #include "gdfd/jobs/owner_pause.h"
 
@@ -62,6 +63,7 @@ class JobHost {
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Open(JobId job);
   // kResourceExhausted when this node runs as many tasks as its owner allows.
   Task<absl::StatusOr<Sampler>> OpenSampler(JobId job);
+  Checkpoints& checkpoints() { return checkpoints_; }
 
  private:
   Task<void> Run();
@@ -81,6 +83,7 @@ class JobHost {
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenRemote(state::Job job);
 
   JobWorld world_;
+  Checkpoints checkpoints_;
   const CoordinatorFactory make_coordinator_;
   Channel<bool> wake_;
   state::State::WatcherId state_watcher_;

@@ -39,6 +39,13 @@ std::string FolderOf(const JobWorld& world, JobId job) {
   return absl::StrCat(world.folder, "/", ToString(job));
 }
 
+std::shared_ptr<checkpoint::VersionStore> VersionsOf(const JobWorld& world, JobId job) {
+  checkpoint::VersionStore::Options options;
+  options.folder = FolderOf(world, job) + "/checkpoints";
+  options.owner = swarm::OwnerOf(job);
+  return std::make_shared<checkpoint::VersionStore>(world.files, world.chunks, std::move(options));
+}
+
 JobTask::JobTask(JobWorld& world, state::Job job, std::unique_ptr<rounds::Coordinator> coordinator,
                  std::function<void()> on_end)
     : world_(world),
@@ -73,6 +80,7 @@ Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
 
 Task<void> JobTask::Stop() {
   tasks_.Clear();
+  if (checkpoints_) co_await checkpoints_->Idle();
   co_await Release();
   SetEnded();
 }
@@ -122,6 +130,10 @@ Task<void> JobTask::Run() {
     co_await Sleep(world_.executor, kRestartPause);
   }
   co_await Release();
+  if (checkpoints_) {
+    activity_ = "writing the last checkpoint";
+    co_await checkpoints_->Idle();
+  }
   SetEnded();
   on_end_();
 }
@@ -333,14 +345,29 @@ Task<absl::Status> JobTask::RunOnce() {
   GDF_CO_ASSIGN_OR_RETURN(const state::Network network, world_.state.network());
   member_ = std::make_unique<rounds::JobMember>(
       rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
-                       std::move(loaded), store_, world_.key, *coordinator_});
+                       std::move(loaded), store_, world_.key, *coordinator_, {},
+                       [this] { checkpoints_->Offer(member_->state(), member_->commit()); }});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
+  BeginCheckpoints();
   if (IsRecruit()) {
     tasks_.Spawn(AskToJoin());
   } else {
     member_->SetEpoch(EpochOf(job_));
   }
-  co_return co_await member_->WaitForEnd();
+  absl::Status end = co_await member_->WaitForEnd();
+  // The last round's, before it was settled.
+  if (end.ok()) checkpoints_->Offer(member_->state(), member_->commit());
+  co_return end;
+}
+
+// They go on being written when the worker starts anew.
+void JobTask::BeginCheckpoints() {
+  if (!checkpoints_) {
+    checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointWriter::Env{
+        world_.executor, world_.pool, world_.files, world_.key, spec_, FolderOf(world_, job_.id), VersionsOf(world_, job_.id),
+        [this](wire::Severity severity, std::string text) { return ReportEvent(severity, std::move(text)); }});
+  }
+  checkpoints_->OfferRestored(member_->state(), member_->commit());
 }
 
 }  // namespace gdf::jobs

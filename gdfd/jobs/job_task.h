@@ -23,6 +23,7 @@
 #include "core/train/worker_session.h"
 #include "core/trust/node_key.h"
 #include "gdfd/jobs/artifacts.h"
+#include "gdfd/jobs/checkpoint_writer.h"
 #include "gdfd/jobs/input_budget.h"
 #include "gdfd/jobs/task_slots.h"
 
@@ -57,8 +58,10 @@ struct JobWorld {
   TaskSlots sample_slots = TaskSlots();  // of their own: the owner looks at a job also while it trains
 };
 
-// Folder of one job: inputs/, state/, export/.
+// Folder of one job: inputs/, state/, checkpoints/.
 std::string FolderOf(const JobWorld& world, JobId job);
+// The checkpoints that are kept there.
+std::shared_ptr<checkpoint::VersionStore> VersionsOf(const JobWorld& world, JobId job);
 
 // On the executor; not to be destroyed from its own task.
 class JobTask {
@@ -87,6 +90,7 @@ class JobTask {
   Task<void> Run();
   Task<absl::Status> RunOnce();
   Task<TaskSlots::Slot> TakeSlot();
+  void BeginCheckpoints();
   // As the job wishes, within the owner's limit.
   Task<int64_t> NumThreads();
   Task<void> Release();
@@ -115,6 +119,7 @@ class JobTask {
   bool gpu_failed_ = false;  // here, for this job: it computes on the CPU
   std::unique_ptr<train::WorkerSession> worker_;
   std::shared_ptr<checkpoint::CheckpointStore> store_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;  // from the first start of the rounds on
   std::unique_ptr<rounds::JobMember> member_;  // before what it refers to
   std::shared_ptr<const Artifacts> last_;      // of the member that is no more
   bool ended_ = false;

@@ -257,6 +257,20 @@ rounds: {inner_steps: 12, )";
   CHECK(Parse(text + "}\n", "job.yaml").rounds.mixing == 0);
 }
 
+TEST_CASE("a checkpoint is kept every so many rounds and after the last, and none where nothing is said") {
+  JobSpec spec;
+  spec.train.steps = 70;
+  spec.rounds.inner_steps = 10;
+  CHECK_FALSE(KeepsCheckpoint(spec, 3));
+  CHECK_FALSE(KeepsCheckpoint(spec, 7));
+  spec.checkpoints.every = 3;
+  std::vector<uint64_t> kept;
+  for (uint64_t rounds = 0; rounds <= 8; ++rounds) {
+    if (KeepsCheckpoint(spec, rounds)) kept.push_back(rounds);
+  }
+  CHECK(kept == std::vector<uint64_t>{3, 6, 7});
+}
+
 // Values by hand from the formulas; the cosine is nanoGPT's.
 TEST_CASE("learning-rate schedules") {
   TrainSpec t;

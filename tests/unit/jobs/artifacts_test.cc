@@ -116,7 +116,7 @@ struct Pair {
                         {});
     std::optional<Result> result;
     TaskScope scope(executor);
-    scope.Spawn(Into(FetchArtifacts(*a, pool, b->self(), JobId{1}), &result));
+    scope.Spawn(Into(FetchArtifacts(*a, pool, b->self(), wire::ArtifactCall{JobId{1}}), &result));
     REQUIRE(executor.RunUntil([&] { return result.has_value(); }));
     return *std::move(result);
   }

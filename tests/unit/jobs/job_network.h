@@ -76,6 +76,7 @@ class JobNetwork {
     MemoryFileSystem files;
     uint64_t memory_bytes = uint64_t{8} << 30;
     uint64_t inputs_cap_bytes = uint64_t{1} << 20;  // takes effect with Start
+    uint64_t chunks_cap_bytes = ~uint64_t{0};  // likewise
     int64_t worker_threads = 0;          // the owner's limit; takes effect with Start
     int64_t tasks = 1;                   // likewise
     TaskSlots job_slots;  // since its start
@@ -149,11 +150,11 @@ class JobNetwork {
     node.transport = network_.Join(node.id());
     node.membership = std::make_unique<membership::Membership>(
         membership::Environment{executor_, *node.transport, *node.state, node.key, node.rng});
-    node.chunks = *store::ChunkStore::Open(node.files, {.folder = "/chunks"});
+    node.chunks = *store::ChunkStore::Open(node.files, {.folder = "/chunks", .cap_bytes = node.chunks_cap_bytes});
     node.swarm = std::make_unique<swarm::Swarm>(
         *node.transport, pool_, node.chunks, [&node](JobId id, NodeId peer) {
           absl::StatusOr<state::Job> job = node.state->job(id);
-          return job.ok() && job->phase != state::JobPhase::kFinished && job->HasPart(peer);
+          return job.ok() && job->HasPart(peer);
         });
     node.job_slots = TaskSlots(node.tasks);
     JobWorld world{executor_,

@@ -142,6 +142,16 @@ TEST_CASE("memory of a node that trains on its CPU") {
   CHECK(Item(cost.disk, "dataset") == 1'000'000);
   CHECK(Item(cost.disk, "checkpoints") == 2 * 8 * kParams);
   CHECK(Item(cost.disk, "node's own state") == 12 * kParams);
+  CHECK(Item(cost.disk, "kept checkpoints") == 0);
+  CHECK(Item(m, "gdfd's checkpoint") == 0);
+}
+
+TEST_CASE("kept checkpoints take disk for all of a state, and memory for the one that is being written") {
+  JobSpec spec = Spec();
+  spec.checkpoints = {10, 5};
+  const Cost cost = EstimateCost(Input(&spec, 4));
+  CHECK(Item(cost.host_memory, "gdfd's checkpoint") == 8 * kParams);
+  CHECK(Item(cost.disk, "kept checkpoints") == 5 * (8 + 12) * kParams);
 }
 
 TEST_CASE("what the job's options change") {

@@ -91,6 +91,13 @@ class World {
     REQUIRE(executor_.RunUntil([&] { return result.has_value(); }, absl::Minutes(30)));
     return *std::move(result);
   }
+  absl::StatusOr<Buffer> FetchChunk(Node& node, store::ChunkId id, std::vector<NodeId> holders) {
+    std::optional<absl::StatusOr<Buffer>> result;
+    TaskScope scope(executor_);
+    scope.Spawn(ChunkInto(node.swarm->FetchChunk(kJob, id, std::move(holders)), &result));
+    REQUIRE(executor_.RunUntil([&] { return result.has_value(); }, absl::Minutes(30)));
+    return *std::move(result);
+  }
   void Admit(const NodeId& id) { members_.insert(id); }
   SimExecutor& executor() { return executor_; }
   sim::SimNetwork& network() { return network_; }
@@ -98,6 +105,9 @@ class World {
  private:
   static Task<void> Into(Task<absl::StatusOr<store::Manifest>> task,
                          std::optional<absl::StatusOr<store::Manifest>>* result) {
+    result->emplace(co_await std::move(task));
+  }
+  static Task<void> ChunkInto(Task<absl::StatusOr<Buffer>> task, std::optional<absl::StatusOr<Buffer>>* result) {
     result->emplace(co_await std::move(task));
   }
   static Task<void> SendLie(Node* node, std::string bytes, std::unique_ptr<net::Stream> stream) {
@@ -117,6 +127,32 @@ class World {
   std::set<NodeId> members_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
+
+TEST_CASE("one chunk comes from whoever has it whole, of what belongs to the job") {
+  World world;
+  auto& liar = world.Add(~uint64_t{0}, /*honest=*/false);
+  auto& without = world.Add();
+  auto& holder = world.Add();
+  auto& asker = world.Add();
+  world.Admit(asker.id);
+  const net::Registration lies = world.Lie(liar, "something else");
+  const std::string content = Content(100'000);
+  const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size());
+  const store::ChunkId id = *holder.store->Put(bytes, "j7-checkpoint-4");  // of one of its checkpoints
+  const absl::StatusOr<Buffer> chunk = world.FetchChunk(asker, id, {asker.id, liar.id, without.id, holder.id});
+  INFO(chunk.status());
+  REQUIRE(chunk.ok());
+  CHECK(chunk->view() == content);
+  CHECK(liar.asked == 1);
+  CHECK_FALSE(asker.store->Has(id));  // what to do with it is the caller's to say
+
+  CHECK(Says(world.FetchChunk(asker, id, {liar.id, without.id}).status(), StatusCode::kUnavailable, "does not belong to job j7"));
+  CHECK(Says(world.FetchChunk(asker, id, {liar.id}).status(), StatusCode::kUnavailable, "something else than chunk"));
+  CHECK(Says(world.FetchChunk(asker, id, {asker.id}).status(), StatusCode::kUnavailable, "nobody else"));
+  CHECK(Says(world.FetchChunk(without, id, {holder.id}).status(), StatusCode::kUnavailable, "no node of job"));
+  const store::ChunkId other = *holder.store->Put(bytes.subspan(1), "j71-checkpoint-4");
+  CHECK(Says(world.FetchChunk(asker, other, {holder.id}).status(), StatusCode::kUnavailable, "does not belong to job j7"));
+}
 
 TEST_CASE("A fetch brings all files, pinned for the job, and tells how far it is") {
   World w;
