@@ -156,4 +156,49 @@ Json ToJson(const control::JobPlan& plan) {
           {"measured_in", plan.measured_in.empty() ? Json(nullptr) : Json(plan.measured_in)}};
 }
 
+Json ToJson(const control::Checkpoint& checkpoint) {
+  Json copies = Json::array();
+  for (const control::CheckpointCopy& copy : checkpoint.copies) {
+    copies.push_back({{"node", copy.node},
+                      {"node_name", copy.node_name},
+                      {"written", TimeJson(copy.written)},
+                      {"new_bytes", copy.new_bytes},
+                      {"inner_state", copy.inner_state}});
+  }
+  return {{"round", checkpoint.round},
+          {"digest", checkpoint.digest},
+          {"momentum_digest", checkpoint.momentum_digest.empty() ? Json(nullptr) : Json(checkpoint.momentum_digest)},
+          {"parameters", checkpoint.parameters},
+          {"epoch", checkpoint.epoch},
+          {"data_epoch", checkpoint.data_epoch},
+          {"data_position", checkpoint.data_position},
+          {"signers", checkpoint.signers},
+          {"signer_names", checkpoint.signer_names},
+          {"copies", copies}};
+}
+
+Json ToJson(const control::CheckpointList& list) {
+  return {{"checkpoints", ToJsonList(list.checkpoints)},
+          {"silent", list.silent},
+          {"silent_names", list.silent_names},
+          {"passed_over", list.passed_over}};
+}
+
+Json ToJson(const control::CheckpointCheck& check) {
+  const auto chunks = [](const std::vector<control::CheckpointCheck::Chunk>& list) {
+    Json out = Json::array();
+    for (const control::CheckpointCheck::Chunk& chunk : list) out.push_back({{"id", chunk.id}, {"part", chunk.part}});
+    return out;
+  };
+  return {{"whole", check.whole()},
+          {"chunks", check.chunks},
+          {"bytes", check.bytes},
+          {"outer_state", check.outer_state},
+          {"inner_state", check.inner_state},
+          {"repaired", chunks(check.repaired)},
+          {"missing", chunks(check.missing)},
+          {"why_not", check.why_not.empty() ? Json(nullptr) : Json(check.why_not)},
+          {"wrong", check.wrong.empty() ? Json(nullptr) : Json(check.wrong)}};
+}
+
 }  // namespace gdf::ctl

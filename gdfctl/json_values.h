@@ -16,6 +16,9 @@ Json ToJson(const control::Job& job);
 Json ToJson(const control::NodeStatus& status);
 Json ToJson(const control::Invite& invite);
 Json ToJson(const control::JobPlan& plan);
+Json ToJson(const control::Checkpoint& checkpoint);
+Json ToJson(const control::CheckpointList& list);
+Json ToJson(const control::CheckpointCheck& check);
 
 template <typename T>
 Json ToJsonList(const std::vector<T>& values) {

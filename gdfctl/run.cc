@@ -96,6 +96,7 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
   AddStatusCommand(app, chosen);
   AddSubmitCommands(app, chosen);
   AddJobCommands(app, chosen);
+  AddCheckpointCommands(app, chosen);
   AddGenerateCommand(app, chosen);
   AddExplainCommand(app, chosen);
   AddPauseCommands(app, chosen);

@@ -375,9 +375,31 @@ absl::Status Client::CancelJob(const std::string& job) {
   return impl_->Call(&v1::Control::Stub::CancelJob, request).status();
 }
 
-absl::StatusOr<uint64_t> Client::Export(const std::string& job, ExportSink& sink) {
+absl::StatusOr<CheckpointList> Client::ListCheckpoints(const std::string& job) {
+  v1::ListCheckpointsRequest request;
+  request.set_job(job);
+  GDF_ASSIGN_OR_RETURN(v1::ListCheckpointsReply reply, impl_->Call(&v1::Control::Stub::ListCheckpoints, request));
+  return FromProto(reply);
+}
+
+absl::StatusOr<CheckpointCheck> Client::VerifyCheckpoint(const std::string& job, uint64_t round) {
+  v1::VerifyCheckpointRequest request;
+  request.set_job(job);
+  request.set_round(round);
+  GDF_RETURN_IF_ERROR(CheckTexts(request));
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::VerifyCheckpointReply>> reader = impl_->stub->VerifyCheckpoint(&context, request);
+  v1::VerifyCheckpointReply reply;
+  const bool told = reader->Read(&reply);
+  GDF_RETURN_IF_ERROR(impl_->Finish(reader->Finish()));
+  if (!told) return absl::InternalError("the daemon ended the check without its result");
+  return FromProto(reply);
+}
+
+absl::StatusOr<uint64_t> Client::Export(const std::string& job, ExportSink& sink, uint64_t checkpoint) {
   v1::ExportRequest request;
   request.set_job(job);
+  request.set_checkpoint(checkpoint);
   GDF_RETURN_IF_ERROR(CheckTexts(request));
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::FilePiece>> reader = impl_->stub->Export(&context, request);

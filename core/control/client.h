@@ -111,8 +111,11 @@ class Client {
   std::unique_ptr<JobWatch> WatchJob(const WatchRequest& request);
   absl::Status CancelJob(const std::string& job);
   absl::StatusOr<Explanation> Explain(const std::string& what);
-  // How many rounds made the parameters.
-  absl::StatusOr<uint64_t> Export(const std::string& job, ExportSink& sink);
+  // Of the checkpoint after so many rounds; 0: of the newest parameters. Gives how many rounds made them.
+  absl::StatusOr<uint64_t> Export(const std::string& job, ExportSink& sink, uint64_t checkpoint = 0);
+  absl::StatusOr<CheckpointList> ListCheckpoints(const std::string& job);
+  // Of the daemon's own copy. It has no timeout: all of the checkpoint is read.
+  absl::StatusOr<CheckpointCheck> VerifyCheckpoint(const std::string& job, uint64_t round);
   // An error of `on_text` ends the sampling, and is returned.
   absl::StatusOr<GenerateResult> Generate(const GenerateRequest& request,
                                           const std::function<absl::Status(const std::string&)>& on_text);

@@ -147,6 +147,43 @@ NodeStatus FromProto(const v1::StatusReply& in) {
   return out;
 }
 
+CheckpointList FromProto(const v1::ListCheckpointsReply& in) {
+  CheckpointList out;
+  for (const v1::Checkpoint& checkpoint : in.checkpoints()) {
+    Checkpoint& added = out.checkpoints.emplace_back();
+    added.round = checkpoint.round();
+    added.digest = checkpoint.digest();
+    added.momentum_digest = checkpoint.momentum_digest();
+    added.parameters = checkpoint.parameters();
+    added.epoch = checkpoint.epoch();
+    added.data_epoch = checkpoint.data_epoch();
+    added.data_position = checkpoint.data_position();
+    added.signers.assign(checkpoint.signers().begin(), checkpoint.signers().end());
+    added.signer_names.assign(checkpoint.signer_names().begin(), checkpoint.signer_names().end());
+    for (const v1::CheckpointCopy& copy : checkpoint.copies()) {
+      added.copies.push_back(
+          {copy.node(), copy.node_name(), TimeFrom(copy.written_unix_ms()), copy.new_bytes(), copy.inner_state()});
+    }
+  }
+  out.silent.assign(in.silent().begin(), in.silent().end());
+  out.silent_names.assign(in.silent_names().begin(), in.silent_names().end());
+  out.passed_over.assign(in.passed_over().begin(), in.passed_over().end());
+  return out;
+}
+
+CheckpointCheck FromProto(const v1::VerifyCheckpointReply& in) {
+  CheckpointCheck out;
+  out.chunks = in.chunks();
+  out.bytes = in.bytes();
+  out.outer_state = in.outer_state();
+  out.inner_state = in.inner_state();
+  for (const v1::VerifyCheckpointReply::Chunk& chunk : in.repaired()) out.repaired.push_back({chunk.id(), chunk.part()});
+  for (const v1::VerifyCheckpointReply::Chunk& chunk : in.missing()) out.missing.push_back({chunk.id(), chunk.part()});
+  out.why_not = in.why_not();
+  out.wrong = in.wrong();
+  return out;
+}
+
 Invite FromProto(const v1::Invite& in) {
   return Invite{in.id(), in.roles(), TimeFrom(in.expires_unix_ms()), in.uses_left(), in.revoked(), ""};
 }

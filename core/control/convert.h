@@ -16,6 +16,8 @@ Round FromProto(const v1::Round& in);
 Event FromProto(const v1::Event& in);
 Job FromProto(const v1::Job& in);
 NodeStatus FromProto(const v1::StatusReply& in);
+CheckpointList FromProto(const v1::ListCheckpointsReply& in);
+CheckpointCheck FromProto(const v1::VerifyCheckpointReply& in);
 Invite FromProto(const v1::Invite& in);
 JobPlan FromProto(const v1::PlanReply& in);
 

@@ -189,6 +189,50 @@ struct UploadResult {
   uint64_t bytes = 0;
 };
 
+struct CheckpointCopy {
+  std::string node;
+  std::string node_name;
+  absl::Time written;
+  uint64_t new_bytes = 0;
+  bool inner_state = false;
+};
+
+struct Checkpoint {
+  uint64_t round = 0;  // how many made it
+  std::string digest;
+  std::string momentum_digest;
+  uint64_t parameters = 0;
+  uint64_t epoch = 0;
+  int64_t data_epoch = 0;
+  int64_t data_position = 0;
+  std::vector<std::string> signers;
+  std::vector<std::string> signer_names;  // as `signers`
+  std::vector<CheckpointCopy> copies;
+};
+
+struct CheckpointList {
+  std::vector<Checkpoint> checkpoints;  // ascending by round
+  std::vector<std::string> silent;      // members that did not say what they keep
+  std::vector<std::string> silent_names;
+  std::vector<std::string> passed_over;  // what of the daemon's own is damaged or not this job's, and why
+};
+
+struct CheckpointCheck {
+  struct Chunk {
+    std::string id;
+    std::string part;
+  };
+  uint64_t chunks = 0;  // that are whole
+  uint64_t bytes = 0;
+  bool outer_state = false;
+  bool inner_state = false;
+  std::vector<Chunk> repaired;
+  std::vector<Chunk> missing;
+  std::string why_not;
+  std::string wrong;
+  bool whole() const { return missing.empty() && wrong.empty(); }
+};
+
 struct GenerateRequest {
   std::string job;
   std::string prompt;

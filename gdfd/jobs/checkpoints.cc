@@ -17,6 +17,7 @@ namespace gdf::jobs {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);  // for one message
+constexpr absl::Duration kAskTimeout = absl::Seconds(10);  // for all that one member says
 constexpr size_t kMaxRecords = 1000;  // of one member: as many as job.yaml lets it keep
 constexpr int kMaxServedPerPeer = 2;
 // A part's manifest comes back before what it lists is known to be missing.
@@ -94,6 +95,7 @@ Task<absl::StatusOr<Checkpoints::Records>> Checkpoints::Own(JobId job) {
 }
 
 Task<absl::StatusOr<std::vector<checkpoint::Version>>> Checkpoints::Ask(NodeId member, JobId job) {
+  const absl::Duration end = world_.executor.clock().Monotonic() + kAskTimeout;
   GDF_CO_ASSIGN_OR_RETURN(
       std::unique_ptr<net::Stream> stream,
       co_await world_.transport.Open(member, "jobs.checkpoints", net::Priority::kBulk, kCallTimeout));
@@ -103,7 +105,8 @@ Task<absl::StatusOr<std::vector<checkpoint::Version>>> Checkpoints::Ask(NodeId m
   stream->Finish();
   std::vector<checkpoint::Version> versions;
   while (true) {
-    absl::StatusOr<std::optional<Buffer>> record = co_await stream->Receive(kCallTimeout);
+    const absl::Duration left = std::min(kCallTimeout, end - world_.executor.clock().Monotonic());
+    absl::StatusOr<std::optional<Buffer>> record = co_await stream->Receive(left);
     GDF_CO_RETURN_IF_ERROR(record.status());
     if (!record->has_value()) break;
     if (versions.size() == kMaxRecords) co_return absl::InvalidArgumentError("it names more checkpoints than a job can have");

@@ -213,7 +213,10 @@ grpc::Status ControlService::Export(grpc::ServerContext*, const v1::ExportReques
   absl::StatusOr<JobId> id = ParseJobId(request->job());
   if (!id.ok()) return ToGrpc(id.status());
   using Opened = absl::StatusOr<std::shared_ptr<const jobs::Artifacts>>;
-  Opened artifacts = bridge_.Await<Opened>([&] { return node_.jobs.Open(*id); });
+  const RoundId checkpoint{request->checkpoint()};
+  Opened artifacts = bridge_.Await<Opened>([&] {
+    return checkpoint.value > 0 ? node_.jobs.checkpoints().Open(*id, checkpoint) : node_.jobs.Open(*id);
+  });
   if (!artifacts.ok()) return ToGrpc(artifacts.status());
   tensor::DType dtype = tensor::DType::kF32;
   const absl::Status known = bridge_.OnExecutor([&]() -> absl::Status {

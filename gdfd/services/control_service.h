@@ -84,6 +84,12 @@ class ControlService final : public control::v1::Control::Service {
   grpc::Status CancelJob(grpc::ServerContext*, const control::v1::CancelJobRequest*,
                          control::v1::CancelJobReply*) override;
 
+  // control_checkpoints.cc
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const control::v1::ListCheckpointsRequest*,
+                               control::v1::ListCheckpointsReply*) override;
+  grpc::Status VerifyCheckpoint(grpc::ServerContext*, const control::v1::VerifyCheckpointRequest*,
+                                grpc::ServerWriter<control::v1::VerifyCheckpointReply>*) override;
+
   // control_explain.cc
   grpc::Status Explain(grpc::ServerContext*, const control::v1::ExplainRequest*, control::v1::ExplainReply*) override;
 

@@ -65,6 +65,11 @@ class FakeGdfd final : public v1::Control::Service {
   v1::ChangeNodeRequest change_request;
   v1::GenerateRequest generate_request;
   std::string cancelled;
+  v1::ListCheckpointsReply checkpoints_reply;
+  std::string checkpoints_of;
+  v1::VerifyCheckpointReply verify_reply;
+  v1::VerifyCheckpointRequest verify_request;
+  v1::ExportRequest export_request;
   v1::LeaveReply leave_reply;
   int leaves = 0;
   grpc::Status leave_error;
@@ -154,7 +159,20 @@ class FakeGdfd final : public v1::Control::Service {
     cancelled = request->job();
     return error;
   }
-  grpc::Status Export(grpc::ServerContext*, const v1::ExportRequest*, grpc::ServerWriter<v1::FilePiece>* writer) override {
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::ListCheckpointsRequest* request,
+                               v1::ListCheckpointsReply* reply) override {
+    checkpoints_of = request->job();
+    *reply = checkpoints_reply;
+    return error;
+  }
+  grpc::Status VerifyCheckpoint(grpc::ServerContext*, const v1::VerifyCheckpointRequest* request,
+                                grpc::ServerWriter<v1::VerifyCheckpointReply>* writer) override {
+    verify_request = *request;
+    if (error.ok()) writer->Write(verify_reply);
+    return error;
+  }
+  grpc::Status Export(grpc::ServerContext*, const v1::ExportRequest* request, grpc::ServerWriter<v1::FilePiece>* writer) override {
+    export_request = *request;
     std::vector<v1::FilePiece> pieces;
     {
       absl::MutexLock lock(&export_mutex_);

@@ -445,6 +445,131 @@ TEST_CASE("An export that cannot be whole leaves its folder as it was") {
   CHECK(*files.List(folder) == std::vector<std::string>{"config.json", "model.safetensors"});
 }
 
+// Of j1 after 40 rounds, on ann and, with its worker's state, on bob.
+v1::ListCheckpointsReply TwoCopies() {
+  v1::ListCheckpointsReply reply;
+  v1::Checkpoint& checkpoint = *reply.add_checkpoints();
+  checkpoint.set_round(40);
+  checkpoint.set_digest("0123456789abcdef");
+  checkpoint.set_momentum_digest("fedcba9876543210");
+  checkpoint.set_parameters(1000);
+  checkpoint.set_epoch(2);
+  checkpoint.set_data_epoch(1);
+  checkpoint.set_data_position(77);
+  for (const char* name : {"ann", "bob"}) {
+    checkpoint.add_signers(std::string("id-of-") + name);
+    checkpoint.add_signer_names(name);
+    v1::CheckpointCopy& copy = *checkpoint.add_copies();
+    copy.set_node(std::string("id-of-") + name);
+    copy.set_node_name(name);
+    copy.set_written_unix_ms(1'700'000'000'000);
+    copy.set_new_bytes(2048);
+    copy.set_inner_state(copy.node_name() == "bob");
+  }
+  return reply;
+}
+
+TEST_CASE("Checkpoints are listed and shown, as text and as JSON, with who does not answer") {
+  FakeGdfd gdfd;
+  const Outcome none = RunOn(gdfd, {"checkpoint", "list", "j1"});
+  CHECK(none.code == 0);
+  CHECK(none.out.empty());
+  CHECK(none.err.find("j1 has no checkpoint that is kept") != std::string::npos);
+
+  gdfd.checkpoints_reply = TwoCopies();
+  gdfd.checkpoints_reply.add_silent("id-of-cem");
+  gdfd.checkpoints_reply.add_silent_names("cem");
+  gdfd.checkpoints_reply.add_passed_over("/x: is damaged");
+  const Outcome list = RunOn(gdfd, {"checkpoint", "list", "j1"});
+  CHECK(list.code == 0);
+  CHECK(gdfd.checkpoints_of == "j1");
+  for (const char* text : {"40", "0123456789ab", "2.0 KiB", "ann, bob"}) {
+    INFO(list.out);
+    CHECK(list.out.find(text) != std::string::npos);
+  }
+  CHECK(list.err == "cem did not say what it keeps\ngdfctl: warning: passed over: /x: is damaged\n");
+  const json listed = json::parse(RunOn(gdfd, {"--json", "checkpoint", "list", "j1"}).out);
+  CHECK(listed["checkpoints"][0]["round"] == 40);
+  CHECK(listed["checkpoints"][0]["copies"][1]["inner_state"] == true);
+  CHECK(listed["silent_names"] == json{"cem"});
+  CHECK(listed["passed_over"] == json{"/x: is damaged"});
+
+  const Outcome shown = RunOn(gdfd, {"checkpoint", "show", "j1", "40"});
+  CHECK(shown.code == 0);
+  for (const char* text : {"of j1 after 40 rounds", "1000, digest 0123456789abcdef", "position 77 of epoch 1",
+                           "in epoch 2 by ann, bob", "not saved"}) {
+    INFO(shown.out << " has " << text);
+    CHECK(shown.out.find(text) != std::string::npos);
+  }
+  CHECK(json::parse(RunOn(gdfd, {"--json", "checkpoint", "show", "j1", "40"}).out)["checkpoint"]["signer_names"] ==
+        json{"ann", "bob"});
+  const Outcome other = RunOn(gdfd, {"checkpoint", "show", "j1", "41"});
+  CHECK(other.code == 4);
+  CHECK(other.err.find("no node that answers keeps a checkpoint of round 41 of j1") != std::string::npos);
+  CHECK(RunOn(gdfd, {"checkpoint", "show", "j1", "0"}).code == 4);
+  CHECK(RunOn(gdfd, {"checkpoint", "show", "j1", "-1"}).code == 4);
+  CHECK(RunOn(gdfd, {"checkpoint", "show", "j1"}).code == 4);
+  gdfd.error = grpc::Status(grpc::StatusCode::NOT_FOUND, "no job j9");
+  CHECK(RunOn(gdfd, {"checkpoint", "list", "j9"}).code == 4);
+}
+
+TEST_CASE("A check of a checkpoint says what is whole, mended and missing, and ends by it") {
+  FakeGdfd gdfd;
+  gdfd.verify_reply.set_chunks(12);
+  gdfd.verify_reply.set_bytes(uint64_t{3} << 20);
+  gdfd.verify_reply.set_outer_state(true);
+  gdfd.verify_reply.add_repaired()->set_id("00112233445566");
+  gdfd.verify_reply.mutable_repaired(0)->set_part("model");
+  const Outcome whole = RunOn(gdfd, {"checkpoint", "verify", "j1", "40"});
+  CHECK(whole.code == 0);
+  CHECK(gdfd.verify_request.job() == "j1");
+  CHECK(gdfd.verify_request.round() == 40);
+  for (const char* text : {"parameters, outer state\n", "12 chunks, 3.0 MiB", "001122334455 (model)"}) {
+    INFO(whole.out << " has " << text);
+    CHECK(whole.out.find(text) != std::string::npos);
+  }
+  CHECK(json::parse(RunOn(gdfd, {"--json", "checkpoint", "verify", "j1", "40"}).out)["whole"] == true);
+
+  gdfd.verify_reply.add_missing()->set_id("99aabbccddeeff");
+  gdfd.verify_reply.mutable_missing(0)->set_part("inner");
+  gdfd.verify_reply.set_why_not("bob does not have it");
+  const Outcome lost = RunOn(gdfd, {"checkpoint", "verify", "j1", "40"});
+  CHECK(lost.code == 1);
+  CHECK(lost.out.find("99aabbccddee (inner)") != std::string::npos);
+  CHECK(lost.out.find("bob does not have it") != std::string::npos);
+  CHECK(lost.err == "gdfctl: the checkpoint is not whole on this node\n");
+  const Outcome as_json = RunOn(gdfd, {"--json", "checkpoint", "verify", "j1", "40"});
+  CHECK(as_json.code == 1);
+  CHECK(json::parse(as_json.out)["missing"][0]["part"] == "inner");
+
+  gdfd.verify_reply.Clear();
+  gdfd.verify_reply.set_wrong("theta has digest x");
+  CHECK(RunOn(gdfd, {"checkpoint", "verify", "j1", "40"}).code == 1);
+  gdfd.error = grpc::Status(grpc::StatusCode::NOT_FOUND, "this node keeps no checkpoint");
+  CHECK(RunOn(gdfd, {"checkpoint", "verify", "j1", "40"}).code == 4);
+}
+
+TEST_CASE("A checkpoint is exported like the newest parameters") {
+  FakeGdfd gdfd;
+  std::vector<v1::FilePiece> pieces(2);
+  pieces[0].mutable_file()->set_name("config.json");
+  pieces[0].mutable_file()->set_size(2);
+  pieces[0].set_rounds(40);
+  pieces[1].set_data("{}");
+  gdfd.SetExportPieces(pieces);
+  const std::string folder = gdfd.folder() + "/out";
+  const Outcome exported = RunOn(gdfd, {"checkpoint", "export", "j1", "40", folder});
+  CHECK(exported.code == 0);
+  CHECK(gdfd.export_request.job() == "j1");
+  CHECK(gdfd.export_request.checkpoint() == 40);
+  CHECK(exported.err.find("the parameters after 40 rounds") != std::string::npos);
+  CHECK(*PosixFileSystem().Read(folder + "/config.json") == "{}");
+  CHECK(RunOn(gdfd, {"checkpoint", "export", "j1", "40", folder}).code == 4);  // not empty
+  CHECK(RunOn(gdfd, {"checkpoint", "export", "j1", "40", folder, "--force"}).code == 0);
+  CHECK(RunOn(gdfd, {"job", "export", "j1", folder, "--force"}).code == 0);
+  CHECK(gdfd.export_request.checkpoint() == 0);
+}
+
 TEST_CASE("Cancel and generate pass their arguments on") {
   FakeGdfd gdfd;
   CHECK(RunOn(gdfd, {"job", "cancel", "j3"}).code == 0);

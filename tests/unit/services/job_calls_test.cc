@@ -174,6 +174,59 @@ TEST_CASE("A job is uploaded, planned, submitted, watched to its end, exported a
   CHECK(client->GetJob("nine").status().code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("A job's checkpoints are listed, checked and exported") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  const auto client = n1.Client();
+  REQUIRE(client->CreateNetwork("my-net").ok());
+  const auto upload = client->Upload("data", {FileOf("data.txt", "In the beginning")}, nullptr);
+  REQUIRE(client->Submit(Submission(JobYaml(1) + "checkpoints: {every: 1, keep: 5}\n", {{"data", upload->manifest}})).ok());
+  const auto watch = client->WatchJob({.job = "j1", .follow = true});
+  while (watch->Next()) continue;
+  REQUIRE(watch->Finish().ok());
+  REQUIRE(client->GetJob("j1")->phase == control::JobPhase::kSucceeded);
+  // Of each θ with its manifest, and the export's files once.
+  REQUIRE(loop.Comes([&] { return n1.host().Find(JobId{1}) == nullptr && n1.chunks().usage().chunks == 5; }));
+
+  const absl::StatusOr<control::CheckpointList> list = client->ListCheckpoints("j1");
+  INFO(list.status());
+  REQUIRE(list.ok());
+  CHECK(list->silent.empty());
+  CHECK(list->passed_over.empty());
+  REQUIRE(list->checkpoints.size() == 2);
+  const control::Checkpoint& first = list->checkpoints[0];
+  CHECK(first.round == 1);
+  CHECK(first.parameters == 100);
+  CHECK(first.digest.size() == 64);
+  CHECK(first.momentum_digest.size() == 64);
+  CHECK(first.epoch == 1);
+  CHECK(first.signer_names == std::vector<std::string>{"n1"});
+  REQUIRE(first.copies.size() == 1);
+  CHECK(first.copies[0].node_name == "n1");
+  CHECK(first.copies[0].new_bytes > 800);
+  CHECK(list->checkpoints[1].digest == client->GetJob("j1")->last_round->digest);
+
+  const absl::StatusOr<control::CheckpointCheck> check = client->VerifyCheckpoint("j1", 1);
+  INFO(check.status());
+  REQUIRE(check.ok());
+  CHECK(check->whole());
+  CHECK(check->chunks == 3);  // θ, the export's files, the manifest of both
+  CHECK_FALSE(check->outer_state);
+
+  Sink sink;
+  CHECK(*client->Export("j1", sink, 1) == 1);
+  REQUIRE(sink.files.contains("model.safetensors"));
+  for (const auto& [name, size] : sink.sizes) CHECK(sink.files[name].size() == size);
+  Sink newest;
+  CHECK(*client->Export("j1", newest) == 2);
+  CHECK(newest.files["model.safetensors"] != sink.files["model.safetensors"]);
+
+  CHECK(Says(client->Export("j1", sink, 9).status(), StatusCode::kNotFound, "checkpoint of round 9"));
+  CHECK(Says(client->VerifyCheckpoint("j1", 9).status(), StatusCode::kNotFound, "no checkpoint of round 9"));
+  CHECK(client->ListCheckpoints("j9").status().code() == StatusCode::kNotFound);
+  CHECK(client->ListCheckpoints("nine").status().code() == StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("The same submit token is the same job, and another job under it is refused") {
   LoopThread loop;
   ServiceNode n1(loop, 1);
