@@ -123,6 +123,14 @@ absl::StatusOr<ExitCode> Verify(Session& session, const std::string& job, uint64
   return code;
 }
 
+absl::StatusOr<ExitCode> RollBack(Session& session, const std::string& job, uint64_t round, const std::string& reason) {
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  GDF_RETURN_IF_ERROR(client->RollBackJob(job, round, reason));
+  session.Say(absl::StrCat(job, " goes back to what ", Counted(round, "round"), " had made; follow it with: ",
+                           session.CommandText("job logs -f " + job)));
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddCheckpointCommands(CLI::App& app, Command& chosen) {
@@ -146,6 +154,13 @@ void AddCheckpointCommands(CLI::App& app, Command& chosen) {
   });
   add("verify", "Read all of this node's copy, and mend it from the others'", true)->callback([&chosen, job, round] {
     chosen = [=](Session& s) { return Verify(s, *job, *round); };
+  });
+  CLI::App* back = add("rollback", "Send the running job back to one", false);
+  auto reason = std::make_shared<std::string>();
+  back->add_option("--to", *round, "After so many rounds")->required()->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  back->add_option("--reason", *reason, "For the job's events");
+  back->callback([&chosen, job, round, reason] {
+    chosen = [=](Session& s) { return RollBack(s, *job, *round, *reason); };
   });
   CLI::App* exported = add("export", "Write its parameters as a Hugging Face folder", true);
   auto folder = std::make_shared<std::string>();

@@ -302,6 +302,14 @@ absl::Status CheckpointStore::Commit(const OuterState& state, const std::optiona
   return absl::OkStatus();
 }
 
+// Commits first: what is left by a crash in between is no state.
+absl::Status CheckpointStore::Discard() {
+  for (const char* kind : {kCommitted, kPrepared, kState, kWorker}) {
+    for (const RoundId round : Rounds(kind, nullptr)) GDF_RETURN_IF_ERROR(files_.Remove(Path(kind, round)));
+  }
+  return absl::OkStatus();
+}
+
 bool CheckpointStore::HasMomentum(RoundId round) {
   const std::string path = Path(kState, round);
   auto file = files_.OpenForRead(path);

@@ -65,6 +65,9 @@ class CheckpointStore {
   // Persists that `state` is committed, by `commit` (none: θ_0). Writes the state's file unless Prepare has, then removes
   // what is older than the newest `keep`.
   absl::Status Commit(const OuterState& state, const std::optional<wire::Commit>& commit);
+  // Gives up all states, also the worker's: this node begins as one that never had any. What it promised about epochs and
+  // attempts stays.
+  absl::Status Discard();
   // For a job that has ended: θ of the newest committed state stays, with its commit; its momentum and all other files
   // go. kDataLoss when a committed state was passed over as damaged: then all of them stay. May be repeated.
   absl::Status KeepThetaOnly();

@@ -177,25 +177,64 @@ absl::Status VersionStore::ReadInto(const store::Manifest& manifest, const char*
   return absl::OkStatus();
 }
 
-absl::StatusOr<OuterStatePtr> VersionStore::ReadModel(const Version& version, Buffer* side_files) const {
-  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, ReadManifest(version.model));
-  const store::ManifestFile* theta = manifest.Find(kTheta);
-  const uint64_t theta_bytes = version.num_params * sizeof(float);
-  // Before memory is taken for it.
-  if (theta == nullptr || theta->size_bytes != theta_bytes) {
-    return WrongSize(kTheta, theta == nullptr ? 0 : theta->size_bytes, theta_bytes);
+// Its size is compared before memory is taken for it.
+absl::StatusOr<tensor::FlatBuffer> VersionStore::ReadValues(const store::Manifest& manifest, const char* name,
+                                                            uint64_t num_values) const {
+  const store::ManifestFile* file = manifest.Find(name);
+  const uint64_t expected = num_values * sizeof(float);
+  if (file == nullptr || file->size_bytes != expected) {
+    return WrongSize(name, file == nullptr ? 0 : file->size_bytes, expected);
   }
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer values, tensor::FlatBuffer::Zeros(num_values));
+  GDF_RETURN_IF_ERROR(ReadInto(manifest, name, tensor::AsMutableBytes(values.span())));
+  return values;
+}
+
+absl::StatusOr<OuterStateDraft> VersionStore::ReadTheta(const Version& version, const store::Manifest& model) const {
   auto state = std::make_shared<OuterState>();
   state->id = version.state();
-  GDF_ASSIGN_OR_RETURN(state->theta, tensor::FlatBuffer::Zeros(version.num_params));
-  GDF_RETURN_IF_ERROR(ReadInto(manifest, kTheta, tensor::AsMutableBytes(state->theta.span())));
+  GDF_ASSIGN_OR_RETURN(state->theta, ReadValues(model, kTheta, version.num_params));
   GDF_RETURN_IF_ERROR(VerifyTheta(*state));
+  return state;
+}
+
+absl::StatusOr<OuterStatePtr> VersionStore::ReadModel(const Version& version, Buffer* side_files) const {
+  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, ReadManifest(version.model));
+  GDF_ASSIGN_OR_RETURN(OuterStateDraft state, ReadTheta(version, manifest));
   if (const store::ManifestFile* side = manifest.Find(kSideFiles); side != nullptr) {
     std::vector<uint8_t> bytes(side->size_bytes);
     GDF_RETURN_IF_ERROR(ReadInto(manifest, kSideFiles, absl::MakeSpan(bytes)));
     *side_files = Buffer(std::move(bytes));
   }
   return OuterStatePtr(std::move(state));
+}
+
+absl::StatusOr<OuterStatePtr> VersionStore::ReadState(const Version& version) const {
+  GDF_ASSIGN_OR_RETURN(const store::Manifest model, ReadManifest(version.model));
+  GDF_ASSIGN_OR_RETURN(OuterStateDraft state, ReadTheta(version, model));
+  if (version.num_momentum > 0) {
+    GDF_ASSIGN_OR_RETURN(const store::Manifest outer, ReadManifest(version.outer));
+    GDF_ASSIGN_OR_RETURN(state->momentum, ReadValues(outer, kMomentum, version.num_momentum));
+  }
+  GDF_RETURN_IF_ERROR(VerifyDigests(*state));
+  return OuterStatePtr(std::move(state));
+}
+
+absl::Status VersionStore::ReadInner(const Version& version,
+                                     absl::FunctionRef<absl::Status(absl::Span<const uint8_t>)> take) const {
+  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, ReadManifest(version.inner));
+  const store::ManifestFile* file = manifest.Find(kInner);
+  if (file == nullptr) return absl::DataLossError("the checkpoint's inner state has no such file");
+  for (const store::ChunkId& id : file->chunks) {
+    GDF_ASSIGN_OR_RETURN(const Buffer chunk, chunks_->Get(id));
+    GDF_RETURN_IF_ERROR(take(chunk.span()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VersionStore::Save(const Version& version, const trust::NodeKey& key) {
+  GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
+  return files_.WriteAtomic(Path(version.round()), EncodeVersion(version, key));
 }
 
 absl::Status VersionStore::Repair(const Version& version, const store::ChunkId& id, absl::Span<const uint8_t> bytes) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/file_system.h"
@@ -63,8 +64,17 @@ class VersionStore {
   // θ, and the files of an export as they were given. Momentum is left out. kDataLoss or kNotFound naming the first chunk
   // that is damaged or missing.
   absl::StatusOr<OuterStatePtr> ReadModel(const Version& version, Buffer* side_files) const;
+  // θ and momentum, which must be kept.
+  absl::StatusOr<OuterStatePtr> ReadState(const Version& version) const;
+  // The inner state, which must be kept, piece by piece. An error of `take` ends it.
+  absl::Status ReadInner(const Version& version, absl::FunctionRef<absl::Status(absl::Span<const uint8_t>)> take) const;
   // Puts a chunk of the version back. kDataLoss when `bytes` are not it.
   absl::Status Repair(const Version& version, const store::ChunkId& id, absl::Span<const uint8_t> bytes);
+
+  // Under what owner the chunks of a version are pinned.
+  std::string OwnerOf(RoundId round) const;
+  // Writes the record of a version whose chunks are here and pinned so, as this node's.
+  absl::Status Save(const Version& version, const trust::NodeKey& key);
 
   // Drops what a version that was not finished or not removed to its end has left.
   absl::Status Tidy();
@@ -78,9 +88,10 @@ class VersionStore {
  private:
   friend class VersionWriter;
   std::string Path(RoundId round) const;
-  std::string OwnerOf(RoundId round) const;
   absl::StatusOr<store::Manifest> ReadManifest(const Digest& id) const;
   absl::Status InspectPart(const Version& version, const Digest& part, const char* name, Inspection* found) const;
+  absl::StatusOr<std::shared_ptr<OuterState>> ReadTheta(const Version& version, const store::Manifest& model) const;
+  absl::StatusOr<tensor::FlatBuffer> ReadValues(const store::Manifest& manifest, const char* file, uint64_t num_values) const;
   absl::Status ReadInto(const store::Manifest& manifest, const char* file, absl::Span<uint8_t> out) const;
 
   FileSystem& files_;

@@ -90,9 +90,7 @@ absl::StatusOr<Version> VersionWriter::Finish(const trust::NodeKey& key, int64_t
   version_.written_unix_ms = now_unix_ms;
   version_.node = key.id();
   GDF_RETURN_IF_ERROR(versions_->chunks_->Pin(owner_, ids_));
-  GDF_RETURN_IF_ERROR(versions_->files_.MakeFolders(versions_->options_.folder, 0700));
-  GDF_RETURN_IF_ERROR(
-      versions_->files_.WriteAtomic(versions_->Path(input_.state->id.round), EncodeVersion(version_, key)));
+  GDF_RETURN_IF_ERROR(versions_->Save(version_, key));
   return version_;
 }
 

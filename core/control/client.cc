@@ -396,6 +396,14 @@ absl::StatusOr<CheckpointCheck> Client::VerifyCheckpoint(const std::string& job,
   return FromProto(reply);
 }
 
+absl::Status Client::RollBackJob(const std::string& job, uint64_t round, const std::string& reason) {
+  v1::RollBackJobRequest request;
+  request.set_job(job);
+  request.set_round(round);
+  request.set_reason(reason);
+  return impl_->Call(&v1::Control::Stub::RollBackJob, request).status();
+}
+
 absl::StatusOr<uint64_t> Client::Export(const std::string& job, ExportSink& sink, uint64_t checkpoint) {
   v1::ExportRequest request;
   request.set_job(job);

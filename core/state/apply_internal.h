@@ -32,6 +32,7 @@ class Applier {
   absl::Status On(const wire::FinishJob& c);
   absl::Status On(const wire::CancelJob& c);
   absl::Status On(const wire::JobEvent& c);
+  absl::Status On(const wire::RollBackJob& c);
   absl::Status On(const wire::Recruit& c);
 
  private:
@@ -63,6 +64,9 @@ class Applier {
   absl::StatusOr<Job> OpenJob(JobId id, std::string_view action);  // refuses one that has ended
   absl::Status CheckEpoch(const Job& job, Epoch epoch);
   absl::Status CheckCoordinator(std::string_view action);
+  // kPermissionDenied unless the actor submitted the job or is an admin.
+  absl::Status CheckOwner(const Job& job, std::string_view action);
+  absl::Status BeginEpoch(const Job& job, const std::vector<NodeId>& members, const NodeId& lead, const std::string& reason);
   absl::Status EndJob(const Job& job, wire::Verdict verdict, const std::string& reason);
 
   store::Database& db_;

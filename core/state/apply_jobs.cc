@@ -44,6 +44,13 @@ absl::Status Applier::CheckCoordinator(std::string_view action) {
       absl::StrCat("only a coordinator may ", ToAbsl(action), "; node ", actor().Short(), " is none"));
 }
 
+absl::Status Applier::CheckOwner(const Job& job, std::string_view action) {
+  GDF_ASSIGN_OR_RETURN(const Member member, ReadMember(db_, actor()));
+  if (job.owner == actor() || member.roles.Has(trust::Role::kAdmin)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("job ", ToString(job.id), " was submitted by another node; only it or "
+                                                  "an admin may ", ToAbsl(action)));
+}
+
 absl::Status Applier::On(const wire::SubmitJob& c) {
   GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kSubmitJob));
   {
@@ -94,21 +101,28 @@ absl::Status Applier::On(const wire::OpenEpoch& c) {
   for (const NodeId& member : c.members) {
     GDF_RETURN_IF_ERROR(CheckMember(db_, member, trust::Operation::kTrain));
   }
-  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM job_members WHERE job = ? AND epoch > 1 AND epoch <= ?", c.job.value,
-                              static_cast<int64_t>(c.epoch.value) - static_cast<int64_t>(State::kMaxEpochsPerJob)));
-  for (size_t i = 0; i < c.members.size(); ++i) {
-    GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO job_members(job, epoch, position, node) VALUES(?, ?, ?, ?)", c.job.value,
-                                c.epoch.value, i, ToBlob(c.members[i])));
-    GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ? AND node = ?", c.job.value, ToBlob(c.members[i])));
+  return BeginEpoch(job, c.members, c.lead, c.reason);
+}
+
+absl::Status Applier::BeginEpoch(const Job& job, const std::vector<NodeId>& members, const NodeId& lead,
+                                 const std::string& reason) {
+  const uint64_t id = job.id.value;
+  const uint64_t epoch = job.epoch.value + 1;
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM job_members WHERE job = ? AND epoch > 1 AND epoch <= ?", id,
+                              static_cast<int64_t>(epoch) - static_cast<int64_t>(State::kMaxEpochsPerJob)));
+  for (size_t i = 0; i < members.size(); ++i) {
+    GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO job_members(job, epoch, position, node) VALUES(?, ?, ?, ?)", id, epoch, i,
+                                ToBlob(members[i])));
+    GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ? AND node = ?", id, ToBlob(members[i])));
   }
   GDF_RETURN_IF_ERROR(db_.Run(
       "UPDATE jobs SET phase = ?, epoch = ?, epoch_reason = ?, lead = ?, started = ? WHERE id = ?",
-      static_cast<int64_t>(JobPhase::kRunning), c.epoch.value, c.reason, ToBlob(c.lead),
-      job.started_unix_ms == 0 ? now() : job.started_unix_ms, c.job.value));
-  return AddEvent(c.job, c.lead, wire::Severity::kInfo,
-                  WithReason(absl::StrCat("job ", ToString(c.job), ": epoch ", c.epoch.value, " with ",
-                                          Counted(c.members.size(), "node")),
-                             c.reason));
+      static_cast<int64_t>(JobPhase::kRunning), epoch, reason, ToBlob(lead),
+      job.started_unix_ms == 0 ? now() : job.started_unix_ms, id));
+  return AddEvent(job.id, lead, wire::Severity::kInfo,
+                  WithReason(absl::StrCat("job ", ToString(job.id), ": epoch ", epoch, " with ",
+                                          Counted(members.size(), "node")),
+                             reason));
 }
 
 absl::Status Applier::On(const wire::ReportJob& c) {
@@ -179,12 +193,36 @@ absl::Status Applier::On(const wire::FinishJob& c) {
 absl::Status Applier::On(const wire::CancelJob& c) {
   GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kCancelJob));
   GDF_ASSIGN_OR_RETURN(const Job job, OpenJob(c.job, "be cancelled"));
-  GDF_ASSIGN_OR_RETURN(const Member member, ReadMember(db_, actor()));
-  if (job.owner != actor() && !member.roles.Has(trust::Role::kAdmin)) {
-    return absl::PermissionDeniedError(absl::StrCat("job ", ToString(c.job), " was submitted by another node; only it or "
-                                                    "an admin may cancel it"));
-  }
+  GDF_RETURN_IF_ERROR(CheckOwner(job, "cancel it"));
   return EndJob(job, wire::Verdict::kCancelled, c.reason);
+}
+
+// The nodes of the job go on with it, but for those that may no more.
+absl::Status Applier::On(const wire::RollBackJob& c) {
+  GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kRollBackJob));
+  GDF_ASSIGN_OR_RETURN(const Job job, OpenJob(c.job, "be rolled back"));
+  GDF_RETURN_IF_ERROR(CheckOwner(job, "roll it back"));
+  if (job.phase != JobPhase::kRunning) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", ToString(c.job), " has not begun: there is nothing to go back to"));
+  }
+  std::vector<NodeId> members;
+  for (const NodeId& member : job.members) {
+    if (CheckMember(db_, member, trust::Operation::kTrain).ok()) members.push_back(member);
+  }
+  if (members.empty()) return absl::FailedPreconditionError(absl::StrCat("job ", ToString(c.job), " has no nodes at present"));
+  const bool keeps_lead = std::find(members.begin(), members.end(), job.lead) != members.end();
+  const uint64_t epoch = job.epoch.value + 1;
+  GDF_RETURN_IF_ERROR(db_.Run("INSERT OR REPLACE INTO rollbacks(job, epoch, round, theta) VALUES(?, ?, ?, ?)", c.job.value,
+                              epoch, c.round.value, c.theta));
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM rounds WHERE job = ? AND round >= ?", c.job.value, c.round.value));
+  GDF_RETURN_IF_ERROR(
+      db_.Run("UPDATE jobs SET rounds_done = ?, theta = ? WHERE id = ?", c.round.value, c.theta, c.job.value));
+  GDF_RETURN_IF_ERROR(AddEvent(c.job, actor(), wire::Severity::kWarning,
+                               WithReason(absl::StrCat("job ", ToString(c.job), " is rolled back from ", job.rounds_done,
+                                                       " rounds to ", c.round.value),
+                                          c.reason)));
+  return BeginEpoch(job, members, keeps_lead ? job.lead : members.front(),
+                    absl::StrCat("rolled back to round ", c.round.value));
 }
 
 absl::Status Applier::On(const wire::JobEvent& c) {

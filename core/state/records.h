@@ -53,6 +53,14 @@ struct InviteRecord {
 enum class JobPhase { kPending = 0, kRunning = 1, kFinished = 2 };
 std::string_view ToString(JobPhase phase);  // "pending", "running", "finished"
 
+// Where a job was sent back to by hand.
+struct Rollback {
+  Epoch epoch;    // that went on from there: states committed in earlier ones count no more
+  RoundId round;  // but this one
+  Digest theta;
+  bool operator==(const Rollback&) const = default;
+};
+
 struct Job {
   JobId id;
   std::string name;
@@ -70,6 +78,7 @@ struct Job {
   NodeId lead;
   std::vector<NodeId> recruits;        // called to join, not members yet; while running
   std::vector<NodeId> excluded;        // not called to it again; while running
+  std::optional<Rollback> rollback;    // the last one; not in jobs()
   uint64_t rounds_done = 0;            // rounds 0 .. rounds_done - 1 are committed
   Digest theta;                        // after them; zero before the first
   wire::RoundMetrics metrics;          // of the last reported round

@@ -12,7 +12,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -63,6 +63,11 @@ CREATE TABLE recruits(
   job INTEGER NOT NULL, node BLOB NOT NULL, excluded INTEGER NOT NULL, PRIMARY KEY(job, node)) WITHOUT ROWID;
 )";
 
+// The last rollback of each job that had one.
+constexpr std::string_view kRollbacksTable = R"(
+CREATE TABLE rollbacks(job INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, round INTEGER NOT NULL, theta BLOB NOT NULL);
+)";
+
 // Version 1 kept the members of a job's newest epoch only.
 constexpr std::string_view kFromVersion1 = R"(
 ALTER TABLE job_members RENAME TO newest_members;
@@ -83,8 +88,9 @@ UPDATE jobs SET lead = (SELECT new_id FROM rotated WHERE old_id = lead) WHERE le
 UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE node IN (SELECT old_id FROM rotated);
 )";
 
-// Version 3 had nothing that says what its tables must hold, or whose they are; version 4 kept a job's members as they were.
-constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable, kRecruitsTable};
+// Version 3 had nothing that says what its tables must hold, or whose they are; version 4 kept a job's members as they were; version 5 sent
+// no job back.
+constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable, kRecruitsTable, kRollbacksTable};
 
 // The id that a node of `job_members m` has now.
 constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
@@ -153,6 +159,17 @@ absl::Status ReadRecruits(store::Database& db, std::optional<JobId> only, const 
   return rows.status();
 }
 
+absl::StatusOr<std::optional<Rollback>> ReadRollback(store::Database& db, JobId job) {
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT epoch, round, theta FROM rollbacks WHERE job = ?", job.value));
+  std::optional<Rollback> rollback;
+  if (rows.Next()) {
+    rollback = Rollback{Epoch{rows.Unsigned(0)}, RoundId{rows.Unsigned(1)}, {}};
+    GDF_ASSIGN_OR_RETURN(rollback->theta, DigestColumn(rows, 2));
+  }
+  GDF_RETURN_IF_ERROR(rows.status());
+  return rollback;
+}
+
 }  // namespace
 
 absl::Status PrepareTables(store::Database& db) {
@@ -173,6 +190,7 @@ absl::Status PrepareTables(store::Database& db) {
     GDF_RETURN_IF_ERROR(db.Execute(kTables));
     GDF_RETURN_IF_ERROR(db.Execute(kLocalTable));
     GDF_RETURN_IF_ERROR(db.Execute(kRecruitsTable));
+    GDF_RETURN_IF_ERROR(db.Execute(kRollbacksTable));
   } else {
     for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
   }
@@ -263,6 +281,7 @@ absl::StatusOr<Job> ReadJob(store::Database& db, JobId id) {
                                 id.value, job.epoch.value));
   GDF_ASSIGN_OR_RETURN(job.members, ReadNodes(members));
   GDF_RETURN_IF_ERROR(ReadRecruits(db, id, [&job](JobId) { return &job; }));
+  GDF_ASSIGN_OR_RETURN(job.rollback, ReadRollback(db, id));
   return job;
 }
 

@@ -33,6 +33,7 @@ std::string OwnerOf(JobId job) { return ToString(job); }
 // One Fetch in progress.
 struct Swarm::Job {
   JobId id;
+  std::string owner;
   std::vector<NodeId> holders;
   std::vector<store::ChunkId> here;  // of the manifest, when the fetch began
   std::vector<store::ChunkId> wanted;
@@ -152,7 +153,7 @@ Task<absl::Status> Swarm::FetchFrom(std::shared_ptr<Job> job, NodeId holder, sto
   absl::Status got = data.status();
   if (absl::IsDeadlineExceeded(got)) job->silence[holder] = std::min(2 * silence, kChunkTimeout);
   if (data.ok()) {
-    auto put = [store = store_, id, chunk = *data, owner = OwnerOf(job->id)] {
+    auto put = [store = store_, id, chunk = *data, owner = job->owner] {
       return store->PutExpected(id, chunk.span(), owner);
     };
     got = co_await RunOn(pool_, transport_.executor(), std::move(put));
@@ -222,7 +223,7 @@ Task<absl::Status> Swarm::FetchSome(std::shared_ptr<Job> job) {
 
 Task<absl::Status> Swarm::Pin(std::shared_ptr<Job> job) {
   job->received = 0;
-  auto pin = [store = store_, job] { return store->Pin(OwnerOf(job->id), job->here); };
+  auto pin = [store = store_, job] { return store->Pin(job->owner, job->here); };
   co_return co_await RunOn(pool_, transport_.executor(), std::move(pin));
 }
 
@@ -231,10 +232,11 @@ Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(
   Executor& executor = transport_.executor();
   auto job = std::make_shared<Job>();
   job->id = request.job;
+  job->owner = request.owner.empty() ? OwnerOf(request.job) : std::move(request.owner);
   job->holders = std::move(request.holders);
   job->on_progress = std::move(on_progress);
   job->last_success = executor.clock().Monotonic();
-  std::vector<std::string> owners = {OwnerOf(job->id)};
+  std::vector<std::string> owners = {job->owner};
   for (const JobId& kin : request.kin) owners.push_back(OwnerOf(kin));
 
   absl::StatusOr<Buffer> bytes = absl::NotFoundError("not here for this job");

@@ -35,6 +35,7 @@ struct FetchRequest {
   std::vector<NodeId> holders;
   // Jobs of the same submitter: what came here for one of them is taken from the disk.
   std::vector<JobId> kin;
+  std::string owner = {};  // by whom it is pinned, one named after the job's; empty: the job's own
 };
 
 // On the executor.

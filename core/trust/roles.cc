@@ -74,6 +74,7 @@ std::string_view ToString(Operation operation) {
     case Operation::kRotateKey: return "replace its key";
     case Operation::kSubmitJob: return "submit a job";
     case Operation::kCancelJob: return "cancel a job";
+    case Operation::kRollBackJob: return "roll a job back";
     case Operation::kTrain: return "take part in a job";
   }
   return "do this";
@@ -91,7 +92,8 @@ RoleSet RolesFor(Operation operation) {
     case Operation::kBanNode:
     case Operation::kUnbanNode: return {Role::kAdmin};
     case Operation::kSubmitJob:
-    case Operation::kCancelJob: return {Role::kAdmin, Role::kSubmitter};
+    case Operation::kCancelJob:
+    case Operation::kRollBackJob: return {Role::kAdmin, Role::kSubmitter};
     case Operation::kTrain: return {Role::kContributor};
   }
   return {};

@@ -60,6 +60,7 @@ enum class Operation {
   kRotateKey,     // any role, of its own key
   kSubmitJob,     // submitter, admin
   kCancelJob,     // submitter of its own jobs, admin of any
+  kRollBackJob,   // as kCancelJob
   kTrain,         // contributor: be a member of a job
 };
 

@@ -228,6 +228,14 @@ absl::Status CheckBody(const JobEvent& c) {
   return CheckText("text", c.text, kMaxTextBytes);
 }
 
+absl::Status CheckBody(const RollBackJob& c) {
+  GDF_RETURN_IF_ERROR(CheckJob(c.job));
+  GDF_RETURN_IF_ERROR(CheckAtMost("round", c.round.value, kMaxCount));
+  if (c.round.value == 0) return Invalid("round", 0, "a round that was committed, from 1 on");
+  if (c.theta.zero()) return absl::InvalidArgumentError("theta is zero, expected a digest");
+  return CheckText("reason", c.reason, kMaxTextBytes);
+}
+
 absl::Status CheckBody(const Recruit& c) {
   GDF_RETURN_IF_ERROR(CheckJob(c.job));
   GDF_RETURN_IF_ERROR(CheckNode("node", c.node));
@@ -250,7 +258,7 @@ std::string_view CommandName(const CommandBody& body) {
   static constexpr std::string_view kNames[] = {
       "create_network", "create_invite", "revoke_invite", "join",       "set_role",   "remove_node",
       "ban_node",       "unban_node",    "rotate_key",    "update_node", "submit_job", "open_epoch",
-      "report_job",     "finish_job",    "cancel_job",    "job_event",  "recruit"};
+      "report_job",     "finish_job",    "cancel_job",    "job_event",  "recruit",        "roll_back_job"};
   static_assert(std::size(kNames) == std::variant_size_v<CommandBody>);
   return kNames[body.index()];
 }

@@ -228,9 +228,19 @@ struct Recruit {
   bool operator==(const Recruit&) const = default;
 };
 
+// By its submitter or an admin: opens an epoch of the running job, with the nodes that it has, that goes on from what
+// `round` rounds had made, as members keep it for people. What came after it counts no more.
+struct RollBackJob {
+  JobId job;
+  RoundId round;  // at least 1
+  Digest theta;   // after it
+  std::string reason;
+  bool operator==(const RollBackJob&) const = default;
+};
+
 using CommandBody =
     std::variant<CreateNetwork, CreateInvite, RevokeInvite, Join, SetRole, RemoveNode, BanNode, UnbanNode,
-                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent, Recruit>;
+                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent, Recruit, RollBackJob>;
 
 std::string_view CommandName(const CommandBody& body);  // "create_network", ...
 

@@ -333,6 +333,20 @@ absl::Status Get(const pb::Recruit& from, Recruit& c) {
   return Take("node", from.node(), c.node);
 }
 
+void Put(const RollBackJob& c, pb::Command* to) {
+  pb::RollBackJob* m = to->mutable_roll_back_job();
+  m->set_job(c.job.value);
+  m->set_round(c.round.value);
+  m->set_theta(Raw(c.theta));
+  m->set_reason(c.reason);
+}
+absl::Status Get(const pb::RollBackJob& from, RollBackJob& c) {
+  c.job.value = from.job();
+  c.round.value = from.round();
+  c.reason = from.reason();
+  return Take("theta", from.theta(), c.theta);
+}
+
 template <typename Body, typename Message>
 absl::Status GetBody(const Message& from, CommandBody& to) {
   return Get(from, to.emplace<Body>());
@@ -357,6 +371,7 @@ absl::Status GetCommandBody(const pb::Command& from, CommandBody& to) {
     case pb::Command::kCancelJob: return GetBody<CancelJob>(from.cancel_job(), to);
     case pb::Command::kJobEvent: return GetBody<JobEvent>(from.job_event(), to);
     case pb::Command::kRecruit: return GetBody<Recruit>(from.recruit(), to);
+    case pb::Command::kRollBackJob: return GetBody<RollBackJob>(from.roll_back_job(), to);
     case pb::Command::BODY_NOT_SET: break;
   }
   return absl::InvalidArgumentError(

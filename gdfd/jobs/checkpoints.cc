@@ -203,6 +203,50 @@ Task<absl::StatusOr<CheckedCheckpoint>> Checkpoints::Check(state::Job job, check
   }
 }
 
+Task<absl::Status> Checkpoints::Fetch(const state::Job& job, checkpoint::Version version) {
+  const std::shared_ptr<checkpoint::VersionStore> versions = VersionsOf(world_, job.id);
+  const std::vector<Digest> parts = {version.model, version.outer};
+  for (const Digest& part : parts) {
+    if (part.zero()) continue;
+    swarm::FetchRequest request{job.id, part, job.members, {}, versions->OwnerOf(version.round())};
+    absl::StatusOr<store::Manifest> fetched = co_await world_.swarm.Fetch(std::move(request), nullptr);
+    GDF_CO_RETURN_IF_ERROR(fetched.status());
+  }
+  auto save = [versions, version, key = &world_.key] { return versions->Save(version, *key); };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(save));
+}
+
+Task<absl::StatusOr<checkpoint::Version>> Checkpoints::Obtain(state::Job job, state::Rollback target) {
+  const auto meant = [target](const checkpoint::Version& version) {
+    return version.round() == target.round && version.state().theta == target.theta;
+  };
+  absl::StatusOr<checkpoint::Version> own = co_await Load(job, target.round);
+  if (own.ok() && meant(*own)) {
+    GDF_CO_ASSIGN_OR_RETURN(CheckedCheckpoint checked, co_await Check(job, *own));
+    const bool lacks_inner = absl::c_any_of(checked.found.missing, [](const auto& chunk) { return chunk.part == "inner"; });
+    const bool lacks_more = absl::c_any_of(checked.found.missing, [](const auto& chunk) { return chunk.part != "inner"; });
+    if (lacks_inner) own->inner = {};
+    if (!lacks_more && checked.found.digests.ok()) co_return own;
+  }
+  absl::Status last = absl::UnavailableError(absl::StrCat("no other member has the checkpoint of round ", target.round.value));
+  for (const NodeId& member : job.members) {
+    if (member == world_.transport.self()) continue;
+    absl::StatusOr<std::vector<checkpoint::Version>> theirs = co_await Ask(member, job.id);
+    if (!theirs.ok()) {
+      last = net::NamingPeer(theirs.status(), member);
+      continue;
+    }
+    const auto found = absl::c_find_if(*theirs, meant);
+    if (found == theirs->end() || !CheckCommitted(world_.state, job, found->commit).ok()) continue;
+    checkpoint::Version version = *found;
+    version.inner = {};  // that is the other node's
+    version.new_bytes = 0;
+    last = co_await Fetch(job, version);
+    if (last.ok()) co_return version;
+  }
+  co_return absl::UnavailableError(last.message());
+}
+
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Checkpoints::Read(JobId job, checkpoint::Version version) {
   using Result = absl::StatusOr<std::shared_ptr<const Artifacts>>;
   auto read = [versions = VersionsOf(world_, job), version]() -> Result {

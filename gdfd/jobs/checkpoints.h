@@ -61,6 +61,9 @@ class Checkpoints {
   // Reads all of this node's copy; what is damaged or missing is fetched from other members and put back. kNotFound when
   // this node has no copy; kDataLoss when the record is damaged; kPermissionDenied when its commit is not this job's.
   Task<absl::StatusOr<CheckedCheckpoint>> Verify(JobId job, RoundId round);
+  // This node's copy of what the job was rolled back to, whole but perhaps for the inner state; fetched from the job's members
+  // where it has none. kUnavailable when it is not to be had now.
+  Task<absl::StatusOr<checkpoint::Version>> Obtain(state::Job job, state::Rollback target);
   // What an export needs of this node's copy, repaired where that is needed and can be.
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> OpenLocal(state::Job job, RoundId round);
   // This node's copy, else a member's.
@@ -71,6 +74,7 @@ class Checkpoints {
   Task<absl::StatusOr<Records>> Own(JobId job);
   Task<absl::StatusOr<std::vector<checkpoint::Version>>> Ask(NodeId member, JobId job);
   Task<absl::StatusOr<checkpoint::Version>> Load(const state::Job& job, RoundId round);
+  Task<absl::Status> Fetch(const state::Job& job, checkpoint::Version version);
   Task<absl::StatusOr<CheckedCheckpoint>> Check(state::Job job, checkpoint::Version version);
   Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Read(JobId job, checkpoint::Version version);
   Task<void> Serve(NodeId peer, std::unique_ptr<net::Stream> stream);

@@ -30,6 +30,8 @@ struct Reported {
 };
 std::optional<Reported> ReportOf(state::State& state, const state::Job& job, RoundId round) {
   if (round.value == 0) return std::nullopt;
+  // What it was rolled back to is of that epoch, whatever came after it before.
+  if (job.rollback && job.rollback->round == round) return Reported{job.rollback->epoch, job.rollback->theta};
   absl::StatusOr<std::vector<state::RoundRecord>> rounds =
       state.rounds(job.id, RoundId{round.value - 1}, 1);
   const bool found = rounds.ok() && !rounds->empty() && (*rounds)[0].round.next() == round;
@@ -91,6 +93,7 @@ JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
     wake_.Push(true);
     if (on_pause_) on_pause_();
   });
+  world_.checkpoints = &checkpoints_;
   state_watcher_ = world_.state.AddWatcher([this](uint64_t) { wake_.Push(true); });
   net::MethodOptions options;
   options.max_concurrent_per_peer = kMaxServedPerPeer;
@@ -216,11 +219,17 @@ Task<void> JobHost::Reconcile() {
 
 void JobHost::Follow(const state::Job& summary) {
   const auto it = jobs_.find(summary.id);
-  // A member that dropped out and is called back begins anew.
-  const bool begins = it == jobs_.end() ? IsMine(summary)
-                                        : it->second->ended() && summary.IsRecruit(world_.transport.self());
-  if (begins ? pause_.until().has_value() : it == jobs_.end() || it->second->ended()) return;
+  // A member that dropped out and is called back begins anew, and so do all when a job is rolled back that had come to its
+  // last round.
+  const bool ended = it != jobs_.end() && it->second->ended();
+  const bool goes_on = ended && summary.IsMember(world_.transport.self()) && summary.epoch > it->second->epoch();
+  bool begins = it == jobs_.end() ? IsMine(summary) : ended && summary.IsRecruit(world_.transport.self());
+  if (begins || goes_on ? pause_.until().has_value() : it == jobs_.end() || ended) return;
   absl::StatusOr<state::Job> job = world_.state.job(summary.id);
+  if (goes_on && job.ok()) {
+    if (!job->rollback || job->rollback->epoch <= it->second->epoch()) return;
+    begins = true;
+  }
   if (!job.ok()) {
     Log(LogLevel::kError, "job_unreadable", {{"job", ToString(summary.id)}, {"why", job.status()}});
   } else if (!begins) {

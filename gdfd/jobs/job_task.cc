@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/state/submission.h"
 #include "core/base/text.h"
+#include "gdfd/jobs/checkpoints.h"
 #include "gdfd/jobs/device.h"
 #include "gdfd/jobs/job_request.h"
 
@@ -64,7 +65,12 @@ bool JobTask::IsLead() const { return job_.lead == world_.transport.self(); }
 // An epoch without this node ends the member here, unless it is one from before it was called.
 void JobTask::Update(const state::Job& job) {
   const bool was_member = job_.IsMember(world_.transport.self());
+  going_back_ = going_back_ || job.rollback != job_.rollback;
   job_ = job;
+  if (going_back_) {  // the next start enters the epoch
+    if (rounds_end_) rounds_end_->Set(absl::CancelledError("rolled back"));
+    return;
+  }
   if (member_ && (was_member || !IsRecruit())) member_->SetEpoch(EpochOf(job_));
 }
 
@@ -113,6 +119,10 @@ Task<void> JobTask::Run() {
   RoundId reached;
   while (true) {
     const absl::Status end = co_await RunOnce();
+    if (std::exchange(going_back_, false)) {
+      reached = {};
+      continue;
+    }
     if (member_ && member_->state() != nullptr && member_->state()->id.round > reached) {
       reached = member_->state()->id.round;
       starts = 0;
@@ -342,6 +352,7 @@ Task<absl::Status> JobTask::RunOnce() {
   options.keep = static_cast<int>(spec_.output.keep_checkpoints);
   options.num_params = num_params;
   store_ = std::make_shared<checkpoint::CheckpointStore>(world_.files, options);
+  GDF_CO_RETURN_IF_ERROR(co_await GoBack());
   GDF_CO_ASSIGN_OR_RETURN(const state::Network network, world_.state.network());
   member_ = std::make_unique<rounds::JobMember>(
       rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
@@ -349,15 +360,74 @@ Task<absl::Status> JobTask::RunOnce() {
                        [this] { checkpoints_->Offer(member_->state(), member_->commit()); }});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   BeginCheckpoints();
+  if (going_back_) co_return absl::CancelledError("rolled back");
   if (IsRecruit()) {
     tasks_.Spawn(AskToJoin());
   } else {
     member_->SetEpoch(EpochOf(job_));
   }
-  absl::Status end = co_await member_->WaitForEnd();
+  TaskScope waiting(world_.executor);
+  rounds_end_.emplace(world_.executor);
+  waiting.Spawn(PassEnd(member_.get(), *rounds_end_));
+  absl::Status end = co_await rounds_end_->Wait();
+  rounds_end_.reset();
   // The last round's, before it was settled.
   if (end.ok()) checkpoints_->Offer(member_->state(), member_->commit());
   co_return end;
+}
+
+Task<void> JobTask::PassEnd(rounds::JobMember* member, OneShot<absl::Status> end) {
+  absl::Status status = co_await member->WaitForEnd();
+  end.Set(std::move(status));
+}
+
+// Before this node enters an epoch that goes on from a rollback, or any later one.
+Task<absl::Status> JobTask::GoBack() {
+  do {
+    going_back_ = false;
+    if (job_.rollback) GDF_CO_RETURN_IF_ERROR(co_await TakeBack(job_));
+  } while (going_back_);
+  co_return absl::OkStatus();
+}
+
+// A state that was committed before the rollback counts no more, unless it is the one that the job went back to; nor does
+// what was prepared. Where the job has gone on since, the others have what this node begins with.
+Task<absl::Status> JobTask::TakeBack(state::Job job) {
+  const state::Rollback target = *job.rollback;
+  auto look = [store = store_]() -> absl::StatusOr<checkpoint::Loaded> {
+    store->RemoveLeftovers();
+    return store->Load();
+  };
+  GDF_CO_ASSIGN_OR_RETURN(checkpoint::Loaded held, co_await RunOn(world_.pool, world_.executor, std::move(look)));
+  const bool is_target = held.committed != nullptr && held.committed->id.round == target.round &&
+                         held.committed->id.theta == target.theta;
+  const bool stale = held.commit && held.commit->receipt.tag.epoch < target.epoch && !is_target;
+  const bool stale_prepared = held.prepared && held.prepared->tag.epoch < target.epoch;
+  if (!stale && !stale_prepared) co_return absl::OkStatus();
+  if (!stale) {
+    auto drop = [store = store_, held] { return store->Commit(*held.committed, held.commit); };
+    co_return co_await RunOn(world_.pool, world_.executor, std::move(drop));
+  }
+  held = {};
+  GDF_CO_ASSIGN_OR_RETURN(const std::vector<state::RoundRecord> since, world_.state.rounds(job.id, target.round, 1));
+  if (!since.empty()) {
+    auto discard = [store = store_] { return store->Discard(); };
+    co_return co_await RunOn(world_.pool, world_.executor, std::move(discard));
+  }
+  activity_ = absl::StrCat("going back to round ", target.round.value);
+  GDF_CO_ASSIGN_OR_RETURN(const checkpoint::Version version, co_await world_.checkpoints->Obtain(job, target));
+  // The worker's state first: once the other is there, what is here is what the job went back to.
+  auto install = [store = store_, versions = VersionsOf(world_, job.id), version]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(const checkpoint::OuterStatePtr state, versions->ReadState(version));
+    if (versions->Keeps(version, version.inner)) {
+      GDF_ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::RecordWriter> inner, store->SaveWorker(version.round()));
+      const auto append = [&inner](absl::Span<const uint8_t> piece) { return inner->Append(piece); };
+      GDF_RETURN_IF_ERROR(versions->ReadInner(version, append));
+      GDF_RETURN_IF_ERROR(inner->Commit());
+    }
+    return store->Commit(*state, version.commit);
+  };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(install));
 }
 
 // They go on being written when the worker starts anew.

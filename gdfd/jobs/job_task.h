@@ -37,6 +37,8 @@ struct WorkerRequest {
 using WorkerFactory =
     std::function<Task<absl::StatusOr<std::unique_ptr<train::WorkerSession>>>(WorkerRequest)>;
 
+class Checkpoints;
+
 // What jobs on this node use; everything outlives them.
 struct JobWorld {
   Executor& executor;
@@ -56,6 +58,7 @@ struct JobWorld {
   InputBudget input_budget = InputBudget();
   TaskSlots job_slots = TaskSlots();
   TaskSlots sample_slots = TaskSlots();  // of their own: the owner looks at a job also while it trains
+  Checkpoints* checkpoints = nullptr;  // JobHost's
 };
 
 // Folder of one job: inputs/, state/, checkpoints/.
@@ -74,6 +77,7 @@ class JobTask {
   // The job's record has changed.
   void Update(const state::Job& job);
   bool ended() const { return ended_; }
+  Epoch epoch() const { return job_.epoch; }  // that it has heard of last
   // Resumes when it has ended here, or after `timeout`.
   Task<bool> WaitForEnd(absl::Duration timeout);
 
@@ -91,6 +95,9 @@ class JobTask {
   Task<absl::Status> RunOnce();
   Task<TaskSlots::Slot> TakeSlot();
   void BeginCheckpoints();
+  Task<absl::Status> GoBack();
+  Task<absl::Status> TakeBack(state::Job job);
+  static Task<void> PassEnd(rounds::JobMember* member, OneShot<absl::Status> end);
   // As the job wishes, within the owner's limit.
   Task<int64_t> NumThreads();
   Task<void> Release();
@@ -122,6 +129,8 @@ class JobTask {
   std::unique_ptr<CheckpointWriter> checkpoints_;  // from the first start of the rounds on
   std::unique_ptr<rounds::JobMember> member_;  // before what it refers to
   std::shared_ptr<const Artifacts> last_;      // of the member that is no more
+  std::optional<OneShot<absl::Status>> rounds_end_;  // while they run
+  bool going_back_ = false;  // the job was rolled back: what this node holds is not what it goes on from
   bool ended_ = false;
   std::vector<OneShot<bool>> end_waiters_;
   TaskScope tasks_;

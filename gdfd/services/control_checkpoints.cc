@@ -1,4 +1,5 @@
 // The control API's calls about checkpoints that are kept.
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/trust/node_key.h"
 #include "gdfd/services/control_service.h"
@@ -91,6 +92,29 @@ grpc::Status ControlService::VerifyCheckpoint(grpc::ServerContext*, const v1::Ve
   if (!named.ok()) return ToGrpc(named);
   writer->Write(reply);
   return grpc::Status::OK;
+}
+
+grpc::Status ControlService::RollBackJob(grpc::ServerContext*, const v1::RollBackJobRequest* request,
+                                         v1::RollBackJobReply*) {
+  if (absl::Status allowed = CheckOperator("roll jobs back"); !allowed.ok()) return ToGrpc(allowed);
+  const absl::StatusOr<JobId> id = ParseJobId(request->job());
+  if (!id.ok()) return ToGrpc(id.status());
+  using Listed = absl::StatusOr<jobs::CheckpointList>;
+  const Listed list = bridge_.Await<Listed>([&] { return node_.jobs.checkpoints().List(*id); });
+  if (!list.ok()) return ToGrpc(list.status());
+  // Of several that have this number the one that was committed last.
+  const checkpoint::Version* target = nullptr;
+  for (const jobs::KeptCheckpoint& kept : list->checkpoints) {
+    const checkpoint::Version& version = kept.version();
+    if (version.round().value != request->round()) continue;
+    const bool later = target == nullptr || target->commit.receipt.tag.epoch < version.commit.receipt.tag.epoch;
+    if (later) target = &version;
+  }
+  if (target == nullptr) {
+    return ToGrpc(absl::NotFoundError(absl::StrCat("no node that answers keeps a checkpoint of round ", request->round(),
+                                                   " of job ", ToString(*id))));
+  }
+  return ToGrpc(Propose(wire::RollBackJob{*id, target->round(), target->state().theta, request->reason()}).status());
 }
 
 }  // namespace gdf::services

@@ -70,6 +70,7 @@ class FakeGdfd final : public v1::Control::Service {
   v1::VerifyCheckpointReply verify_reply;
   v1::VerifyCheckpointRequest verify_request;
   v1::ExportRequest export_request;
+  v1::RollBackJobRequest rollback_request;
   v1::LeaveReply leave_reply;
   int leaves = 0;
   grpc::Status leave_error;
@@ -163,6 +164,10 @@ class FakeGdfd final : public v1::Control::Service {
                                v1::ListCheckpointsReply* reply) override {
     checkpoints_of = request->job();
     *reply = checkpoints_reply;
+    return error;
+  }
+  grpc::Status RollBackJob(grpc::ServerContext*, const v1::RollBackJobRequest* request, v1::RollBackJobReply*) override {
+    rollback_request = *request;
     return error;
   }
   grpc::Status VerifyCheckpoint(grpc::ServerContext*, const v1::VerifyCheckpointRequest* request,

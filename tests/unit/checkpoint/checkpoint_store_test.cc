@@ -138,6 +138,24 @@ TEST_CASE_METHOD(Fixture, "what is restored is what was saved") {
   CHECK(loaded.damage.empty());
 }
 
+TEST_CASE_METHOD(Fixture, "states are discarded with all that belongs to them, promises about epochs are not") {
+  CommitRounds(0, 3);
+  const OuterStateDraft shadow = MakeState(4);
+  REQUIRE(store.Prepare(*shadow, ReceiptOf(*shadow)).ok());
+  const wire::EpochRecord epoch{Epoch{2}, TestNode(1), {TestNode(1), TestNode(2)}};
+  REQUIRE(store.SaveEpoch(epoch, std::nullopt).ok());
+  CHECK(*store.ReserveAttempts(Epoch{2}, 0, 10) == 1);
+  SaveInner(RoundId{3}, "inner state");
+  REQUIRE(store.Discard().ok());
+  const Loaded loaded = Load();
+  CHECK(loaded.committed == nullptr);
+  CHECK_FALSE(loaded.prepared);
+  CHECK(loaded.epoch == epoch);
+  CHECK(loaded.damage.empty());
+  CHECK(*store.ReserveAttempts(Epoch{2}, 0, 10) == 11);
+  CHECK(disk.List(kFolder)->size() == 2);
+}
+
 TEST_CASE_METHOD(Fixture, "theta alone is that of the newest state that is whole") {
   CHECK(store.LoadTheta()->committed == nullptr);
   CommitRounds(0, 3);

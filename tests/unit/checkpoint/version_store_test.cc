@@ -137,6 +137,16 @@ TEST_CASE("a version has what was committed, the export's files and the inner st
   CHECK(std::memcmp(read->theta.data(), state->theta.data(), kParams * sizeof(float)) == 0);
   CHECK(side.view() == kSide);
   CHECK(node.Whole(4));
+  const OuterStatePtr whole = *node.versions->ReadState(version);
+  CHECK(whole->id == state->id);
+  CHECK(std::memcmp(whole->momentum.data(), state->momentum.data(), kParams * sizeof(float)) == 0);
+  std::string inner;
+  const auto take = [&inner](absl::Span<const uint8_t> piece) {
+    inner.append(AsString(piece));
+    return absl::OkStatus();
+  };
+  REQUIRE(node.versions->ReadInner(version, take).ok());
+  CHECK(HashBytes(std::string_view(inner)) == HashBytes(ReadRecord(disk, kInnerFile, inner.size())->view()));
   // θ, momentum and inner state of four chunks each, the export's files, three manifests.
   const Inspection found = *node.versions->Inspect(version);
   CHECK(found.chunks == 3 * 4 + 1 + 3);

@@ -549,6 +549,20 @@ TEST_CASE("A check of a checkpoint says what is whole, mended and missing, and e
   CHECK(RunOn(gdfd, {"checkpoint", "verify", "j1", "40"}).code == 4);
 }
 
+TEST_CASE("A rollback names the job, the round and why, and needs the round") {
+  FakeGdfd gdfd;
+  const Outcome back = RunOn(gdfd, {"checkpoint", "rollback", "j1", "--to", "40", "--reason", "it diverged"});
+  CHECK(back.code == 0);
+  CHECK(gdfd.rollback_request.job() == "j1");
+  CHECK(gdfd.rollback_request.round() == 40);
+  CHECK(gdfd.rollback_request.reason() == "it diverged");
+  CHECK(back.err.find("j1 goes back to what 40 rounds had made") == 0);
+  CHECK(RunOn(gdfd, {"checkpoint", "rollback", "j1"}).code == 4);
+  CHECK(RunOn(gdfd, {"checkpoint", "rollback", "j1", "--to", "0"}).code == 4);
+  gdfd.error = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not your job");
+  CHECK(RunOn(gdfd, {"checkpoint", "rollback", "j1", "--to", "40"}).code == 2);
+}
+
 TEST_CASE("A checkpoint is exported like the newest parameters") {
   FakeGdfd gdfd;
   std::vector<v1::FilePiece> pieces(2);

@@ -81,7 +81,8 @@ TEST_CASE("Other users may look at a node, not change it") {
         Call(*stub, &v1::Control::Stub::CreateInvite), Call(*stub, &v1::Control::Stub::ListInvites),
         Call(*stub, &v1::Control::Stub::RevokeInvite), Call(*stub, &v1::Control::Stub::ChangeNode),
         Call(*stub, &v1::Control::Stub::RotateKey),
-        Call(*stub, &v1::Control::Stub::Submit), Call(*stub, &v1::Control::Stub::CancelJob)}) {
+        Call(*stub, &v1::Control::Stub::Submit), Call(*stub, &v1::Control::Stub::CancelJob),
+        Call(*stub, &v1::Control::Stub::RollBackJob)}) {
     CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
   }
   grpc::ClientContext upload_context, export_context, generate_context, backup_context;

@@ -223,6 +223,8 @@ TEST_CASE("A job's checkpoints are listed, checked and exported") {
 
   CHECK(Says(client->Export("j1", sink, 9).status(), StatusCode::kNotFound, "checkpoint of round 9"));
   CHECK(Says(client->VerifyCheckpoint("j1", 9).status(), StatusCode::kNotFound, "no checkpoint of round 9"));
+  CHECK(Says(client->RollBackJob("j1", 9, ""), StatusCode::kNotFound, "checkpoint of round 9"));
+  CHECK(Says(client->RollBackJob("j1", 1, ""), StatusCode::kFailedPrecondition, "cannot be rolled back"));
   CHECK(client->ListCheckpoints("j9").status().code() == StatusCode::kNotFound);
   CHECK(client->ListCheckpoints("nine").status().code() == StatusCode::kInvalidArgument);
 }

@@ -199,6 +199,52 @@ TEST_CASE("rounds are reported by the lead of the current epoch, forwards") {
   w.Refused("a", World::Report(j, 1, 4), StatusCode::kPermissionDenied, "is banned");
 }
 
+TEST_CASE("a job is rolled back by its submitter or an admin: an epoch of its nodes begins that goes on from there") {
+  JobWorld w;
+  const uint64_t j = w.Submit();
+  const auto back = [j](uint64_t round) { return wire::RollBackJob{{j}, {round}, HashBytes("kept"), "diverged"}; };
+  w.Refused("s", back(2), StatusCode::kFailedPrecondition, "has not begun");
+  REQUIRE(w.Do("c", World::EpochOf(j, 1, {"a", "b"})).ok());
+  for (uint64_t round = 0; round < 5; ++round) REQUIRE(w.Do("a", World::Report(j, 1, round)).ok());
+  CHECK_FALSE(w.state->job({j})->rollback);
+  w.Admit("s2", {Role::kSubmitter});
+  w.Refused("s2", back(2), StatusCode::kPermissionDenied, "may roll it back");
+  w.Refused("a", back(2), StatusCode::kPermissionDenied, "to roll a job back");
+  SECTION("all of them") {
+    REQUIRE(w.Do("s", back(2)).ok());
+    const Job job = *w.state->job({j});
+    CHECK(job.epoch == Epoch{2});
+    CHECK(job.members == std::vector<NodeId>{IdOf("a"), IdOf("b")});
+    CHECK(job.lead == IdOf("a"));
+    CHECK(job.rounds_done == 2);
+    CHECK(job.theta == HashBytes("kept"));
+    CHECK(job.rollback == Rollback{Epoch{2}, RoundId{2}, HashBytes("kept")});
+    CHECK(w.state->rounds({j}, RoundId{0}, 100)->size() == 2);
+    CHECK(w.state->epoch_members({j}, Epoch{2})->size() == 2);
+    w.Refused("a", World::Report(j, 1, 5), StatusCode::kAborted, "is in epoch 2");
+    REQUIRE(w.Do("a", World::Report(j, 2, 2)).ok());
+    CHECK(w.state->job({j})->rounds_done == 3);
+    // Again, and forward to what was kept before.
+    REQUIRE(w.Do("c", back(4)).ok());
+    CHECK(w.state->job({j})->rollback == Rollback{Epoch{3}, RoundId{4}, HashBytes("kept")});
+    CHECK(w.state->job({j})->rounds_done == 4);
+    const auto events = *w.state->events(0, {{}, {}, wire::Severity::kWarning});
+    CHECK(events.back().text == "job j1 is rolled back from 3 rounds to 4: diverged");
+  }
+  SECTION("without one that is no member of the network any more") {
+    REQUIRE(w.Do("c", wire::BanNode{IdOf("a"), ""}).ok());
+    REQUIRE(w.Do("s", back(2)).ok());
+    CHECK(w.state->job({j})->members == std::vector<NodeId>{IdOf("b")});
+    CHECK(w.state->job({j})->lead == IdOf("b"));
+    REQUIRE(w.Do("c", wire::BanNode{IdOf("b"), ""}).ok());
+    w.Refused("s", back(1), StatusCode::kFailedPrecondition, "has no nodes");
+  }
+  SECTION("not when it has ended") {
+    REQUIRE(w.Do("s", wire::CancelJob{{j}, ""}).ok());
+    w.Refused("s", back(2), StatusCode::kFailedPrecondition, "cannot be rolled back");
+  }
+}
+
 TEST_CASE("a new lead may finish the last round or go back to a checkpoint, visibly") {
   JobWorld w;
   const uint64_t j = w.Submit();

@@ -182,7 +182,7 @@ TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
     auto db = *store::Database::Open(folder.db());
     REQUIRE(db->Execute("DROP TABLE job_members; CREATE TABLE job_members(job INTEGER NOT NULL, position INTEGER NOT NULL, "
                         "node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID; "
-                        "INSERT INTO job_members SELECT 1, seq, id FROM members; DROP TABLE local; DROP TABLE recruits; PRAGMA user_version=1")
+                        "INSERT INTO job_members SELECT 1, seq, id FROM members; DROP TABLE local; DROP TABLE recruits; DROP TABLE rollbacks; PRAGMA user_version=1")
                 .ok());
   }
   World w(*State::Open(folder.db()));
@@ -213,7 +213,7 @@ TEST_CASE("a state of version 2 names nodes by the ids that they have now") {
     const auto hex = [](std::string_view name) { return absl::StrCat("x'", IdOf(name).digest().ToHex(), "'"); };
     REQUIRE(db->Execute(absl::StrCat("UPDATE rotated SET new_id = ", hex("a2"), " WHERE old_id = ", hex("a"),
                                      "; UPDATE jobs SET lead = ", hex("a"), "; UPDATE events SET node = ", hex("a"),
-                                     " WHERE node = ", hex("a3"), "; DROP TABLE local; DROP TABLE recruits; PRAGMA user_version=2"))
+                                     " WHERE node = ", hex("a3"), "; DROP TABLE local; DROP TABLE recruits; DROP TABLE rollbacks; PRAGMA user_version=2"))
                 .ok());
   }
   World w(*State::Open(folder.db()));

@@ -49,7 +49,8 @@ std::vector<CommandBody> Bodies() {
           FinishJob{{1}, {2}, Verdict::kSucceeded, "done", d, 40},
           CancelJob{{1}, "why"},
           JobEvent{{1}, Node("a"), Severity::kError, "crashed"},
-          Recruit{{1}, Node("a"), RecruitAction::kExclude, "crashed"}};
+          Recruit{{1}, Node("a"), RecruitAction::kExclude, "crashed"},
+          RollBackJob{{1}, {40}, HashBytes("theta"), "diverged"}};
 }
 
 Command Of(CommandBody body) {
@@ -113,6 +114,10 @@ TEST_CASE("numbers and lengths out of bounds are refused by name") {
   Refused(JobEvent{{1}, a, static_cast<Severity>(3), ""}, "severity is 3");
   Refused(Recruit{{1}, a, static_cast<RecruitAction>(3), ""}, "action is 3");
   Refused(Recruit{{0}, a, RecruitAction::kCall, ""}, "job is 0");
+  Refused(RollBackJob{{0}, {1}, HashBytes("t"), ""}, "job is 0");
+  Refused(RollBackJob{{1}, {0}, HashBytes("t"), ""}, "round is 0");
+  Refused(RollBackJob{{1}, {uint64_t{1} << 60}, HashBytes("t"), ""}, "round is ");
+  Refused(RollBackJob{{1}, {1}, {}, ""}, "theta is zero");
   Refused(OpenEpoch{{1}, {1}, {}, a, ""}, "number of members is 0");
   Refused(OpenEpoch{{1}, {1}, {a, a}, a, ""}, "is listed twice");
   Refused(OpenEpoch{{1}, {1}, {a}, Node("b"), ""}, "is not one of the members");
