@@ -20,7 +20,7 @@ void AddStatusCommand(CLI::App& app, Command& chosen);    // status
 void AddSubmitCommands(CLI::App& app, Command& chosen);   // submit, validate, plan
 void AddJobCommands(CLI::App& app, Command& chosen);      // job list, show, logs, wait, cancel, export
 void AddExplainCommand(CLI::App& app, Command& chosen);   // explain
-void AddCheckpointCommands(CLI::App& app, Command& chosen);  // checkpoint list, show, verify, rollback, export
+void AddCheckpointCommands(CLI::App& app, Command& chosen);  // checkpoint list, show, verify, remove, rollback, export
 void AddGenerateCommand(CLI::App& app, Command& chosen);  // generate
 void AddPauseCommands(CLI::App& app, Command& chosen);    // pause, drain, resume
 void AddKeyCommands(CLI::App& app, Command& chosen);      // key rotate, backup

@@ -123,6 +123,13 @@ absl::StatusOr<ExitCode> Verify(Session& session, const std::string& job, uint64
   return code;
 }
 
+absl::StatusOr<ExitCode> Remove(Session& session, const std::string& job, uint64_t round) {
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  GDF_RETURN_IF_ERROR(client->RemoveCheckpoint(job, round));
+  session.Say(absl::StrCat("this node no longer keeps the checkpoint of ", job, " after ", Counted(round, "round")));
+  return kExitOk;
+}
+
 absl::StatusOr<ExitCode> RollBack(Session& session, const std::string& job, uint64_t round, const std::string& reason) {
   GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
   GDF_RETURN_IF_ERROR(client->RollBackJob(job, round, reason));
@@ -154,6 +161,9 @@ void AddCheckpointCommands(CLI::App& app, Command& chosen) {
   });
   add("verify", "Read all of this node's copy, and mend it from the others'", true)->callback([&chosen, job, round] {
     chosen = [=](Session& s) { return Verify(s, *job, *round); };
+  });
+  add("remove", "Delete this node's copy of one", true)->callback([&chosen, job, round] {
+    chosen = [=](Session& s) { return Remove(s, *job, *round); };
   });
   CLI::App* back = add("rollback", "Send the running job back to one", false);
   auto reason = std::make_shared<std::string>();

@@ -396,6 +396,13 @@ absl::StatusOr<CheckpointCheck> Client::VerifyCheckpoint(const std::string& job,
   return FromProto(reply);
 }
 
+absl::Status Client::RemoveCheckpoint(const std::string& job, uint64_t round) {
+  v1::RemoveCheckpointRequest request;
+  request.set_job(job);
+  request.set_round(round);
+  return impl_->Call(&v1::Control::Stub::RemoveCheckpoint, request).status();
+}
+
 absl::Status Client::RollBackJob(const std::string& job, uint64_t round, const std::string& reason) {
   v1::RollBackJobRequest request;
   request.set_job(job);

@@ -116,6 +116,7 @@ class Client {
   absl::StatusOr<CheckpointList> ListCheckpoints(const std::string& job);
   // Of the daemon's own copy. It has no timeout: all of the checkpoint is read.
   absl::StatusOr<CheckpointCheck> VerifyCheckpoint(const std::string& job, uint64_t round);
+  absl::Status RemoveCheckpoint(const std::string& job, uint64_t round);  // the daemon's own copy
   absl::Status RollBackJob(const std::string& job, uint64_t round, const std::string& reason);
   // An error of `on_text` ends the sampling, and is returned.
   absl::StatusOr<GenerateResult> Generate(const GenerateRequest& request,

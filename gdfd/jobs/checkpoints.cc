@@ -203,6 +203,15 @@ Task<absl::StatusOr<CheckedCheckpoint>> Checkpoints::Check(state::Job job, check
   }
 }
 
+// One whose record is damaged goes as well.
+Task<absl::Status> Checkpoints::Remove(JobId job, RoundId round) {
+  auto remove = [versions = VersionsOf(world_, job), job, round]() -> absl::Status {
+    GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> kept, versions->List());
+    return absl::c_linear_search(kept, round) ? versions->Remove(round) : NoCopy(job, round);
+  };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(remove));
+}
+
 Task<absl::Status> Checkpoints::Fetch(const state::Job& job, checkpoint::Version version) {
   const std::shared_ptr<checkpoint::VersionStore> versions = VersionsOf(world_, job.id);
   const std::vector<Digest> parts = {version.model, version.outer};

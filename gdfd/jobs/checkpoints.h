@@ -61,6 +61,8 @@ class Checkpoints {
   // Reads all of this node's copy; what is damaged or missing is fetched from other members and put back. kNotFound when
   // this node has no copy; kDataLoss when the record is damaged; kPermissionDenied when its commit is not this job's.
   Task<absl::StatusOr<CheckedCheckpoint>> Verify(JobId job, RoundId round);
+  // Deletes this node's copy. kNotFound when there is none.
+  Task<absl::Status> Remove(JobId job, RoundId round);
   // This node's copy of what the job was rolled back to, whole but perhaps for the inner state; fetched from the job's members
   // where it has none. kUnavailable when it is not to be had now.
   Task<absl::StatusOr<checkpoint::Version>> Obtain(state::Job job, state::Rollback target);

@@ -94,6 +94,15 @@ grpc::Status ControlService::VerifyCheckpoint(grpc::ServerContext*, const v1::Ve
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::RemoveCheckpoint(grpc::ServerContext*, const v1::RemoveCheckpointRequest* request,
+                                              v1::RemoveCheckpointReply*) {
+  if (absl::Status allowed = CheckOperator("remove checkpoints"); !allowed.ok()) return ToGrpc(allowed);
+  const absl::StatusOr<JobId> id = ParseJobId(request->job());
+  if (!id.ok()) return ToGrpc(id.status());
+  return ToGrpc(bridge_.Await<absl::Status>(
+      [&] { return node_.jobs.checkpoints().Remove(*id, RoundId{request->round()}); }));
+}
+
 grpc::Status ControlService::RollBackJob(grpc::ServerContext*, const v1::RollBackJobRequest* request,
                                          v1::RollBackJobReply*) {
   if (absl::Status allowed = CheckOperator("roll jobs back"); !allowed.ok()) return ToGrpc(allowed);

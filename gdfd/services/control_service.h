@@ -89,6 +89,8 @@ class ControlService final : public control::v1::Control::Service {
                                control::v1::ListCheckpointsReply*) override;
   grpc::Status VerifyCheckpoint(grpc::ServerContext*, const control::v1::VerifyCheckpointRequest*,
                                 grpc::ServerWriter<control::v1::VerifyCheckpointReply>*) override;
+  grpc::Status RemoveCheckpoint(grpc::ServerContext*, const control::v1::RemoveCheckpointRequest*,
+                                control::v1::RemoveCheckpointReply*) override;
   grpc::Status RollBackJob(grpc::ServerContext*, const control::v1::RollBackJobRequest*,
                            control::v1::RollBackJobReply*) override;
 

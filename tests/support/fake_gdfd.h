@@ -71,6 +71,7 @@ class FakeGdfd final : public v1::Control::Service {
   v1::VerifyCheckpointRequest verify_request;
   v1::ExportRequest export_request;
   v1::RollBackJobRequest rollback_request;
+  v1::RemoveCheckpointRequest removed_checkpoint;
   v1::LeaveReply leave_reply;
   int leaves = 0;
   grpc::Status leave_error;
@@ -164,6 +165,11 @@ class FakeGdfd final : public v1::Control::Service {
                                v1::ListCheckpointsReply* reply) override {
     checkpoints_of = request->job();
     *reply = checkpoints_reply;
+    return error;
+  }
+  grpc::Status RemoveCheckpoint(grpc::ServerContext*, const v1::RemoveCheckpointRequest* request,
+                                v1::RemoveCheckpointReply*) override {
+    removed_checkpoint = *request;
     return error;
   }
   grpc::Status RollBackJob(grpc::ServerContext*, const v1::RollBackJobRequest* request, v1::RollBackJobReply*) override {

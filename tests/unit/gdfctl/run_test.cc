@@ -549,6 +549,15 @@ TEST_CASE("A check of a checkpoint says what is whole, mended and missing, and e
   CHECK(RunOn(gdfd, {"checkpoint", "verify", "j1", "40"}).code == 4);
 }
 
+TEST_CASE("One checkpoint is removed from the node that is asked") {
+  FakeGdfd gdfd;
+  CHECK(RunOn(gdfd, {"checkpoint", "remove", "j1", "40"}).code == 0);
+  CHECK(gdfd.removed_checkpoint.job() == "j1");
+  CHECK(gdfd.removed_checkpoint.round() == 40);
+  gdfd.error = grpc::Status(grpc::StatusCode::NOT_FOUND, "this node keeps no checkpoint");
+  CHECK(RunOn(gdfd, {"checkpoint", "remove", "j1", "41"}).code == 4);
+}
+
 TEST_CASE("A rollback names the job, the round and why, and needs the round") {
   FakeGdfd gdfd;
   const Outcome back = RunOn(gdfd, {"checkpoint", "rollback", "j1", "--to", "40", "--reason", "it diverged"});

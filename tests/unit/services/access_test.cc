@@ -82,7 +82,7 @@ TEST_CASE("Other users may look at a node, not change it") {
         Call(*stub, &v1::Control::Stub::RevokeInvite), Call(*stub, &v1::Control::Stub::ChangeNode),
         Call(*stub, &v1::Control::Stub::RotateKey),
         Call(*stub, &v1::Control::Stub::Submit), Call(*stub, &v1::Control::Stub::CancelJob),
-        Call(*stub, &v1::Control::Stub::RollBackJob)}) {
+        Call(*stub, &v1::Control::Stub::RollBackJob), Call(*stub, &v1::Control::Stub::RemoveCheckpoint)}) {
     CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
   }
   grpc::ClientContext upload_context, export_context, generate_context, backup_context;

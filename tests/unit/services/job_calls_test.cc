@@ -223,6 +223,12 @@ TEST_CASE("A job's checkpoints are listed, checked and exported") {
 
   CHECK(Says(client->Export("j1", sink, 9).status(), StatusCode::kNotFound, "checkpoint of round 9"));
   CHECK(Says(client->VerifyCheckpoint("j1", 9).status(), StatusCode::kNotFound, "no checkpoint of round 9"));
+  CHECK(Says(client->RemoveCheckpoint("j1", 9), StatusCode::kNotFound, "no checkpoint of round 9"));
+  const uint64_t bytes = n1.chunks().usage().bytes;
+  REQUIRE(client->RemoveCheckpoint("j1", 2).ok());
+  CHECK(n1.chunks().usage().bytes < bytes);
+  CHECK(client->ListCheckpoints("j1")->checkpoints.size() == 1);
+  CHECK(client->VerifyCheckpoint("j1", 1)->whole());
   CHECK(Says(client->RollBackJob("j1", 9, ""), StatusCode::kNotFound, "checkpoint of round 9"));
   CHECK(Says(client->RollBackJob("j1", 1, ""), StatusCode::kFailedPrecondition, "cannot be rolled back"));
   CHECK(client->ListCheckpoints("j9").status().code() == StatusCode::kNotFound);
