@@ -86,8 +86,8 @@ Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
 
 Task<void> JobTask::Stop() {
   tasks_.Clear();
-  if (checkpoints_) co_await checkpoints_->Idle();
   co_await Release();
+  if (checkpoints_) co_await checkpoints_->Idle();
   SetEnded();
 }
 
