@@ -6,6 +6,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/state/apply_internal.h"
+#include "core/state/ballot.h"
 
 namespace gdf::state {
 
@@ -138,7 +139,8 @@ absl::Status Applier::Expel(const NodeId& node, MemberStatus status, const std::
   }
   if (member.coordinator) {
     return absl::FailedPreconditionError(
-        absl::StrCat("node ", member.profile.name, " is a coordinator: the network would end without it"));
+        absl::StrCat("node ", member.profile.name, " is a coordinator: gdfctl coordinator remove ", member.profile.name,
+                     " first"));
   }
   if (member.status == MemberStatus::kActive) GDF_RETURN_IF_ERROR(CheckNotLastAdmin(member));
   GDF_RETURN_IF_ERROR(db_.Run("UPDATE members SET status = ?, reason = ? WHERE id = ?", static_cast<int64_t>(status),
@@ -185,6 +187,13 @@ absl::Status Applier::On(const wire::RotateKey& c) {
                                                     trust::NodeIdOf(rotation.old_key).Short(), ", not of ",
                                                     actor().Short()));
   }
+  GDF_ASSIGN_OR_RETURN(const bool coordinator, IsCoordinator(db_, actor()));
+  GDF_ASSIGN_OR_RETURN(const int64_t coordinators, Count("coordinators"));
+  if (coordinator && coordinators > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", actor().Short(), " is one of ", coordinators,
+                     " coordinators: replace its key while it is none (gdfctl coordinator remove, then add)"));
+  }
   const NodeId fresh = trust::NodeIdOf(rotation.new_key);
   GDF_ASSIGN_OR_RETURN(const int64_t members, Count("members WHERE id = ?", ToBlob(fresh)));
   GDF_ASSIGN_OR_RETURN(const int64_t rotated, Count("rotated WHERE old_id = ?", ToBlob(fresh)));
@@ -221,6 +230,57 @@ absl::Status Applier::On(const wire::UpdateNode& c) {
   result_.name = c.node.name;
   return db_.Run("UPDATE members SET name = ?, profile = ? WHERE id = ?", c.node.name,
                  ToBlob(wire::EncodeNodeProfile(c.node)), ToBlob(actor()));
+}
+
+// ---- coordinators
+
+absl::Status Applier::BeginCoordination() {
+  GDF_RETURN_IF_ERROR(
+      db_.Run("UPDATE network SET coordinators_since = (SELECT COALESCE(MAX(log_index), 0) + 1 FROM log)"));
+  return ResetBallot(db_);
+}
+
+absl::Status Applier::On(const wire::AddCoordinator& c) {
+  GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kSetCoordinators));
+  GDF_ASSIGN_OR_RETURN(const Member member, ActiveMember(c.node));
+  if (member.coordinator) {
+    return absl::AlreadyExistsError(absl::StrCat("node ", member.profile.name, " is a coordinator already"));
+  }
+  GDF_ASSIGN_OR_RETURN(const int64_t coordinators, Count("coordinators"));
+  if (coordinators >= static_cast<int64_t>(State::kMaxCoordinators)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", coordinators, " coordinators, and no more can be: remove one first"));
+  }
+  GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO coordinators(node) VALUES(?)", ToBlob(c.node)));
+  GDF_RETURN_IF_ERROR(BeginCoordination());
+  return AddEvent({}, c.node, wire::Severity::kInfo,
+                  absl::StrCat("node ", member.profile.name, " is a coordinator now, one of ", coordinators + 1));
+}
+
+absl::Status Applier::On(const wire::RemoveCoordinator& c) {
+  GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kSetCoordinators));
+  GDF_ASSIGN_OR_RETURN(const Member member, ReadMember(db_, c.node));
+  if (!member.coordinator) {
+    return absl::FailedPreconditionError(absl::StrCat("node ", member.profile.name, " is no coordinator"));
+  }
+  GDF_ASSIGN_OR_RETURN(const int64_t coordinators, Count("coordinators"));
+  if (coordinators == 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", member.profile.name, " is the only coordinator: add another one first"));
+  }
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM coordinators WHERE node = ?", ToBlob(c.node)));
+  GDF_RETURN_IF_ERROR(BeginCoordination());
+  return AddEvent({}, c.node, wire::Severity::kInfo,
+                  absl::StrCat("node ", member.profile.name, " is no coordinator any more; there are ", coordinators - 1));
+}
+
+absl::Status Applier::On(const wire::RecoverNetwork&) {
+  GDF_RETURN_IF_ERROR(CheckCoordinator("recover the network"));
+  GDF_ASSIGN_OR_RETURN(const Member member, ReadMember(db_, actor()));
+  GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM coordinators WHERE node <> ?", ToBlob(actor())));
+  GDF_RETURN_IF_ERROR(BeginCoordination());
+  return AddEvent({}, actor(), wire::Severity::kWarning,
+                  absl::StrCat("node ", member.profile.name, " has recovered the network and is its only coordinator"));
 }
 
 // ---- shared parts

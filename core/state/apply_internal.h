@@ -34,6 +34,9 @@ class Applier {
   absl::Status On(const wire::JobEvent& c);
   absl::Status On(const wire::RollBackJob& c);
   absl::Status On(const wire::Recruit& c);
+  absl::Status On(const wire::AddCoordinator& c);
+  absl::Status On(const wire::RemoveCoordinator& c);
+  absl::Status On(const wire::RecoverNetwork& c);
 
  private:
   const NodeId& actor() const { return command_.actor; }
@@ -54,6 +57,8 @@ class Applier {
                          wire::NodeProfile profile);
   absl::StatusOr<Member> ActiveMember(const NodeId& id);
   absl::Status CheckNotLastAdmin(const Member& member);
+  // The coordinators are chosen anew by this entry: those of before decide nothing any more.
+  absl::Status BeginCoordination();
   // Takes one use of the invite; the roles it gives.
   absl::StatusOr<trust::RoleSet> UseInvite(const wire::Join& c);
   absl::Status Expel(const NodeId& node, MemberStatus status, const std::string& reason);

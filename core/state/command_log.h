@@ -1,5 +1,5 @@
-// The coordinator's end of the command log: stamps commands with the time, appends and applies them. The
-// one place where a later consensus library will sit between proposing and applying.
+// The command log where one node writes it: stamps commands with the time, appends and applies them. Several coordinators
+// write it with core/consensus.
 //
 //   wire::Command command{.request = ..., .actor = peer, .body = wire::CancelJob{job, "by its owner"}};
 //   GDF_ASSIGN_OR_RETURN(wire::CommandResult result, log.Propose(std::move(command)));

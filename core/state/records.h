@@ -22,7 +22,8 @@ struct Network {
   NetworkId id;
   trust::Genesis genesis;
   std::string genesis_record;        // the signed bytes, for joiners and backups
-  std::vector<NodeId> coordinators;  // as they are now: keys may have been rotated
+  std::vector<NodeId> coordinators;  // as they are now: keys may have been rotated; in order of their ids
+  uint64_t coordinators_since = 1;   // the entry that chose them
 };
 
 enum class MemberStatus { kActive = 0, kRemoved = 1, kBanned = 2 };

@@ -66,9 +66,9 @@ absl::StatusOr<std::unique_ptr<State>> State::Create(std::unique_ptr<store::Data
   GDF_ASSIGN_OR_RETURN(store::Rows rows,
                        state->db_->Query("SELECT log_index, at, chain FROM log ORDER BY log_index DESC LIMIT 1"));
   if (rows.Next()) {
-    state->last_applied_ = rows.Unsigned(0);
-    state->last_time_ = rows.Int(1);
-    GDF_ASSIGN_OR_RETURN(state->chain_, DigestColumn(rows, 2));
+    state->tip_.index = rows.Unsigned(0);
+    state->tip_.time_unix_ms = rows.Int(1);
+    GDF_ASSIGN_OR_RETURN(state->tip_.chain, DigestColumn(rows, 2));
   }
   GDF_RETURN_IF_ERROR(rows.status());
   return state;
@@ -118,7 +118,7 @@ absl::Status State::SetKeeper(const NodeId& node) { return db_->Run("UPDATE loca
 absl::Status State::CheckNewestEntries(uint64_t max_bytes) {
   GDF_ASSIGN_OR_RETURN(store::Rows rows,
                        db_->Query("SELECT log_index, chain, command FROM log ORDER BY log_index DESC"));
-  uint64_t bytes = 0, index = last_applied_;
+  uint64_t bytes = 0, index = tip_.index;
   Digest chain;         // of entry `index` + 1
   std::string command;  // its bytes
   for (bool first = true; rows.Next(); first = false, --index) {
@@ -132,20 +132,20 @@ absl::Status State::CheckNewestEntries(uint64_t max_bytes) {
   }
   GDF_RETURN_IF_ERROR(rows.status());
   if (index != 0) {
-    return absl::DataLossError(absl::StrCat("log entry ", index, " is missing; the last is ", last_applied_));
+    return absl::DataLossError(absl::StrCat("log entry ", index, " is missing; the last is ", tip_.index));
   }
-  if (last_applied_ > 0 && NextLogDigest(Digest{}, command) != chain) return BrokenChain(1);
+  if (tip_.index > 0 && NextLogDigest(Digest{}, command) != chain) return BrokenChain(1);
   return absl::OkStatus();
 }
 
 absl::StatusOr<wire::CommandResult> State::Apply(uint64_t index, std::string_view command_bytes) {
-  if (index <= last_applied_) {
+  if (index <= tip_.index) {
     return absl::AlreadyExistsError(
-        absl::StrCat("log entry ", index, " is applied already; the last is ", last_applied_));
+        absl::StrCat("log entry ", index, " is applied already; the last is ", tip_.index));
   }
-  if (index != last_applied_ + 1) {
+  if (index != tip_.index + 1) {
     return absl::OutOfRangeError(
-        absl::StrCat("log entry ", index, " came, entry ", last_applied_ + 1, " is the next to apply"));
+        absl::StrCat("log entry ", index, " came, entry ", tip_.index + 1, " is the next to apply"));
   }
   absl::StatusOr<wire::Command> command = wire::DecodeCommand(command_bytes);
   GDF_RETURN_IF_ERROR(Annotate(command.status(), absl::StrCat("log entry ", index)));
@@ -156,43 +156,89 @@ absl::StatusOr<wire::CommandResult> State::Append(const wire::Command& command) 
   return Record(command, wire::EncodeCommand(command), Refusals::kDropped);
 }
 
-absl::StatusOr<wire::CommandResult> State::Record(const wire::Command& command, std::string_view command_bytes,
-                                                  Refusals refusals) {
-  const uint64_t index = last_applied_ + 1;
-  db_->ClearError();
+absl::StatusOr<State::Outcome> State::Advance(const wire::Command& command, std::string_view command_bytes,
+                                               Refusals refusals, Tip& tip) {
+  const uint64_t index = tip.index + 1;
   wire::CommandResult result;
-  const Digest chain = NextLogDigest(chain_, command_bytes);
-  const int64_t time = std::max(last_time_, command.at_unix_ms);
-  absl::Cleanup undo = [this, rows = rows_->value()] { rows_->Set(rows); };
-  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
   GDF_ASSIGN_OR_RETURN(std::optional<wire::CommandResult> first, ResultOf(command.actor, command.request));
   if (first) {
     result = *std::move(first);
+    if (refusals == Refusals::kDropped) return Outcome{std::move(result), false};
   } else {
     GDF_RETURN_IF_ERROR(RunOrUndo(*db_, *rows_, command, &result));
     // The first entry founds the network; a log that starts otherwise is none.
     if (index == 1) GDF_RETURN_IF_ERROR(result.status);
-    if (!result.status.ok() && refusals == Refusals::kDropped) return result;
+    if (!result.status.ok() && refusals == Refusals::kDropped) return Outcome{std::move(result), false};
     GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO requests(log_index, actor, request, result) VALUES(?, ?, ?, ?)", index,
                                  ToBlob(command.actor), ToBlob(command.request),
                                  ToBlob(wire::EncodeCommandResult(result))));
   }
+  const Tip next{index, std::max(tip.time_unix_ms, command.at_unix_ms), NextLogDigest(tip.chain, command_bytes)};
   GDF_RETURN_IF_ERROR(db_->Run("DELETE FROM requests WHERE log_index <= ?",
                                static_cast<int64_t>(index) - static_cast<int64_t>(kMaxRequests)));
-  GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO log(log_index, at, chain, command) VALUES(?, ?, ?, ?)", index, time, chain,
-                               ToBlob(command_bytes)));
+  GDF_RETURN_IF_ERROR(db_->Run("INSERT INTO log(log_index, at, chain, command) VALUES(?, ?, ?, ?)", index,
+                               next.time_unix_ms, next.chain, ToBlob(command_bytes)));
+  GDF_RETURN_IF_ERROR(db_->Run("DELETE FROM local_tail WHERE log_index = ?", index));
   GDF_RETURN_IF_ERROR(SaveRowDigest());
-  GDF_RETURN_IF_ERROR(transaction.Commit());
-  std::move(undo).Cancel();
+  tip = next;
+  return Outcome{std::move(result), true};
+}
 
-  last_applied_ = index;
-  last_time_ = time;
-  chain_ = chain;
+absl::StatusOr<wire::CommandResult> State::Record(const wire::Command& command, std::string_view command_bytes,
+                                                  Refusals refusals) {
+  db_->ClearError();
+  Tip tip = tip_;
+  absl::Cleanup undo = [this, rows = rows_->value()] { rows_->Set(rows); };
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
+  GDF_ASSIGN_OR_RETURN(Outcome outcome, Advance(command, command_bytes, refusals, tip));
+  if (!outcome.entry) return std::move(outcome.result);
+  GDF_RETURN_IF_ERROR(Commit(transaction));
+  std::move(undo).Cancel();
+  tip_ = tip;
   const auto watchers = watchers_;  // one may remove itself or others
   for (const auto& [id, watcher] : watchers) {
-    if (watchers_.contains(id)) (*watcher)(index);
+    if (watchers_.contains(id)) (*watcher)(tip.index);
   }
-  return result;
+  return std::move(outcome.result);
+}
+
+absl::StatusOr<std::vector<State::Outcome>> State::Try(const std::vector<wire::Command>& commands) {
+  db_->ClearError();
+  Tip tip = tip_;
+  absl::Cleanup undo = [this, rows = rows_->value()] { rows_->Set(rows); };
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
+  std::vector<Outcome> outcomes;
+  for (const wire::Command& command : commands) {
+    GDF_ASSIGN_OR_RETURN(Outcome outcome, Advance(command, wire::EncodeCommand(command), Refusals::kDropped, tip));
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+uint64_t State::coordinators_since() {
+  absl::StatusOr<store::Rows> rows = db_->Query("SELECT coordinators_since FROM network");
+  return rows.ok() && rows->Next() ? rows->Unsigned(0) : 0;
+}
+
+absl::StatusOr<Ballot> State::ballot() { return ReadBallot(*db_); }
+
+absl::Status State::SaveVote(uint64_t term, const std::optional<NodeId>& vote) {
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
+  GDF_RETURN_IF_ERROR(WriteVote(*db_, term, vote));
+  return Commit(transaction);
+}
+
+absl::Status State::SaveTail(uint64_t term, const std::vector<std::string>& tail) {
+  GDF_ASSIGN_OR_RETURN(store::Transaction transaction, store::Transaction::Begin(*db_));
+  GDF_RETURN_IF_ERROR(WriteTail(*db_, term, tip_.index, tail));
+  return Commit(transaction);
+}
+
+absl::Status State::Abstain() { return db_->Run("UPDATE local_ballot SET abstains = 1"); }
+
+absl::Status State::Commit(store::Transaction& transaction) {
+  if (before_commit_) GDF_RETURN_IF_ERROR(before_commit_());
+  return transaction.Commit();
 }
 
 absl::StatusOr<std::optional<wire::CommandResult>> State::ResultOf(const NodeId& actor,
@@ -210,12 +256,13 @@ absl::StatusOr<std::optional<wire::CommandResult>> State::ResultOf(const NodeId&
 absl::StatusOr<Network> State::network() {
   Network network;
   {
-    GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT record FROM network"));
+    GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT record, coordinators_since FROM network"));
     if (!rows.Next()) {
       GDF_RETURN_IF_ERROR(rows.status());
       return absl::NotFoundError("this node is in no network: create one with gdfctl network create, or join one");
     }
     network.genesis_record = rows.Bytes(0);
+    network.coordinators_since = rows.Unsigned(1);
   }
   GDF_ASSIGN_OR_RETURN(network.genesis, trust::Genesis::Parse(network.genesis_record));
   network.id = trust::NetworkIdOf(network.genesis_record);
@@ -368,7 +415,7 @@ absl::StatusOr<Digest> State::LogDigest(uint64_t index) {
   GDF_ASSIGN_OR_RETURN(store::Rows rows, db_->Query("SELECT chain FROM log WHERE log_index = ?", index));
   if (rows.Next()) return DigestColumn(rows, 0);
   GDF_RETURN_IF_ERROR(rows.status());
-  return absl::NotFoundError(absl::StrCat("the log has ", last_applied_, " entries, no entry ", index));
+  return absl::NotFoundError(absl::StrCat("the log has ", tip_.index, " entries, no entry ", index));
 }
 
 State::WatcherId State::AddWatcher(absl::AnyInvocable<void(uint64_t index)> watcher) {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/state/ballot.h"
 #include "core/state/records.h"
 #include "core/store/row_digest.h"
 #include "core/store/sqlite.h"
@@ -34,6 +35,7 @@ class State {
   static constexpr size_t kMaxRoundsPerJob = 100'000;  // newest kept
   static constexpr size_t kMaxEpochsPerJob = 1'000;    // newest kept, and the first
   static constexpr size_t kMaxRequests = 10'000;       // newest results kept for repeated commands
+  static constexpr size_t kMaxCoordinators = 5;
 
   // How much of a database Open looks through: about 100 ms of work.
   static constexpr uint64_t kMaxCheckedBytes = uint64_t{32} << 20;        // larger ones are not checked as a whole
@@ -51,20 +53,29 @@ class State {
   // are no command: kInvalidArgument; disk full: kResourceExhausted) and leaves the state untouched.
   // On success the change is on the disk.
   absl::StatusOr<wire::CommandResult> Apply(uint64_t index, std::string_view command_bytes);
-  // Makes `command` the next entry and applies it, as Apply; but one that is not allowed becomes no entry and
-  // changes nothing, so that who may do nothing adds nothing. For the one who writes the log.
+  // Makes `command` the next entry and applies it, as Apply; but one that is not allowed, or was applied before, becomes
+  // no entry and changes nothing, so that who may do nothing adds nothing. For the one who writes the log.
   absl::StatusOr<wire::CommandResult> Append(const wire::Command& command);
+
+  struct Outcome {
+    wire::CommandResult result;
+    bool entry = false;  // it would be one
+  };
+  // What Append would give for `commands`, one after the other; nothing is changed.
+  absl::StatusOr<std::vector<Outcome>> Try(const std::vector<wire::Command>& commands);
 
   // The result of an earlier command of `actor` with this request id, if it is still known.
   absl::StatusOr<std::optional<wire::CommandResult>> ResultOf(const NodeId& actor,
                                                               const wire::RequestId& request);
 
-  uint64_t last_applied() const { return last_applied_; }
-  int64_t last_time_unix_ms() const { return last_time_; }  // of the last entry
+  uint64_t last_applied() const { return tip_.index; }
+  int64_t last_time_unix_ms() const { return tip_.time_unix_ms; }  // of the last entry
 
   // kNotFound when no network was created or joined yet.
   absl::StatusOr<Network> network();
-  bool has_network() const { return last_applied_ > 0; }
+  // As in network().
+  uint64_t coordinators_since();
+  bool has_network() const { return tip_.index > 0; }
   absl::StatusOr<std::vector<Member>> members();  // all statuses, in order of joining
   absl::StatusOr<Member> member(const NodeId& id);  // kNotFound
   bool IsActive(const NodeId& id);                  // a member that is neither removed nor banned
@@ -102,6 +113,17 @@ class State {
   absl::StatusOr<std::optional<NodeId>> keeper();
   absl::Status SetKeeper(const NodeId& node);
 
+  // What this copy's node has promised as a coordinator (ballot.h). What is saved is on the disk.
+  absl::StatusOr<Ballot> ballot();
+  absl::Status SaveVote(uint64_t term, const std::optional<NodeId>& vote);
+  // Accepts: the leader of `term` has `tail` after the last applied entry. Applying an entry takes it out of the tail.
+  absl::Status SaveTail(uint64_t term, const std::vector<std::string>& tail);
+  // For a copy that may be older than its node's promises.
+  absl::Status Abstain();
+
+  // For tests: asked before each change is put on the disk; not OK: it is not, and whoever wanted it gets that status.
+  void set_before_commit(absl::AnyInvocable<absl::Status()> before) { before_commit_ = std::move(before); }
+
   // Calls `watcher` after each applied entry, with its index, on the applying thread. It may query and add or
   // remove watchers (itself too), not apply. Lives until RemoveWatcher.
   using WatcherId = uint64_t;
@@ -122,14 +144,24 @@ class State {
   absl::StatusOr<std::vector<Event>> QueryEvents(std::string where, std::vector<store::Value> values,
                                                  const EventFilter& filter, std::string_view order, size_t limit);
   enum class Refusals { kRecorded, kDropped };
+  // The end of the log.
+  struct Tip {
+    uint64_t index = 0;
+    int64_t time_unix_ms = 0;
+    Digest chain;
+  };
+  // Applies the entry after `tip`, inside a transaction of the caller, and moves it there if it is one.
+  absl::StatusOr<Outcome> Advance(const wire::Command& command, std::string_view command_bytes, Refusals refusals,
+                                  Tip& tip);
   absl::StatusOr<wire::CommandResult> Record(const wire::Command& command, std::string_view command_bytes,
                                              Refusals refusals);
 
+  absl::Status Commit(store::Transaction& transaction);
+
   std::unique_ptr<store::Database> db_;
   std::unique_ptr<store::RowDigest> rows_;
-  uint64_t last_applied_ = 0;
-  int64_t last_time_ = 0;
-  Digest chain_;
+  Tip tip_;
+  absl::AnyInvocable<absl::Status()> before_commit_;
   WatcherId next_watcher_ = 1;
   std::map<WatcherId, std::shared_ptr<absl::AnyInvocable<void(uint64_t)>>> watchers_;
 };

@@ -12,7 +12,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 6;
+constexpr int kVersion = 7;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -68,6 +68,18 @@ constexpr std::string_view kRollbacksTable = R"(
 CREATE TABLE rollbacks(job INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, round INTEGER NOT NULL, theta BLOB NOT NULL);
 )";
 
+// The entry that chose the coordinators; and, of this copy alone, what its node has promised to the others, and the entries
+// that it has accepted and not applied yet (state/ballot.h).
+constexpr std::string_view kCoordinatorTables = R"(
+ALTER TABLE network ADD COLUMN coordinators_since INTEGER NOT NULL DEFAULT 1;
+UPDATE local SET digest = NULL;
+CREATE TABLE local_ballot(
+  one INTEGER PRIMARY KEY CHECK(one = 1), term INTEGER NOT NULL, vote BLOB, accepted INTEGER NOT NULL,
+  abstains INTEGER NOT NULL);
+INSERT INTO local_ballot VALUES(1, 0, NULL, 0, 0);
+CREATE TABLE local_tail(log_index INTEGER PRIMARY KEY, command BLOB NOT NULL);
+)";
+
 // Version 1 kept the members of a job's newest epoch only.
 constexpr std::string_view kFromVersion1 = R"(
 ALTER TABLE job_members RENAME TO newest_members;
@@ -89,8 +101,9 @@ UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE 
 )";
 
 // Version 3 had nothing that says what its tables must hold, or whose they are; version 4 kept a job's members as they were; version 5 sent
-// no job back.
-constexpr std::string_view kMigrations[] = {kFromVersion1, kFromVersion2, kLocalTable, kRecruitsTable, kRollbacksTable};
+// no job back; version 6 had one coordinator.
+constexpr std::string_view kMigrations[] = {kFromVersion1,  kFromVersion2,   kLocalTable,
+                                            kRecruitsTable, kRollbacksTable, kCoordinatorTables};
 
 // The id that a node of `job_members m` has now.
 constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
@@ -191,6 +204,7 @@ absl::Status PrepareTables(store::Database& db) {
     GDF_RETURN_IF_ERROR(db.Execute(kLocalTable));
     GDF_RETURN_IF_ERROR(db.Execute(kRecruitsTable));
     GDF_RETURN_IF_ERROR(db.Execute(kRollbacksTable));
+    GDF_RETURN_IF_ERROR(db.Execute(kCoordinatorTables));
   } else {
     for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
   }

@@ -42,13 +42,14 @@ struct RowDigestHook {
   static void OnChange(void* self, sqlite3* db, int operation, const char*, const char* table, sqlite3_int64,
                        sqlite3_int64) {
     auto* digest = static_cast<RowDigest*>(self);
-    if (digest->except_ == table) return;
+    if (std::string_view(table).starts_with(digest->except_prefix_)) return;
     if (operation != SQLITE_INSERT) Mix(table, Row(db, sqlite3_preupdate_old), &digest->value_);
     if (operation != SQLITE_DELETE) Mix(table, Row(db, sqlite3_preupdate_new), &digest->value_);
   }
 };
 
-RowDigest::RowDigest(Database& db, std::string except) : db_(db), except_(std::move(except)) {
+RowDigest::RowDigest(Database& db, std::string except_prefix)
+    : db_(db), except_prefix_(std::move(except_prefix)) {
   sqlite3_preupdate_hook(db_.db_, RowDigestHook::OnChange, this);
 }
 
@@ -58,8 +59,10 @@ absl::StatusOr<Digest> RowDigest::Compute() {
   std::vector<std::string> tables;
   {
     GDF_ASSIGN_OR_RETURN(Rows names,
-                         db_.Query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", except_));
-    while (names.Next()) tables.emplace_back(names.Text(0));
+                         db_.Query("SELECT name FROM sqlite_schema WHERE type = 'table'"));
+    while (names.Next()) {
+      if (!names.Text(0).starts_with(except_prefix_)) tables.emplace_back(names.Text(0));
+    }
     GDF_RETURN_IF_ERROR(names.status());
   }
   Digest digest;

@@ -2,7 +2,7 @@
 // SHA-256(table's name ‖ 0 ‖ row as Rows::AppendRow writes it). Rows of a table differ (they have keys), so that none cancels
 // another. Finds damage and changes by hand, not an attacker who may write the file: he can write the digest too.
 //
-//   RowDigest digest(*db, "local");        // follows what is changed from now on, in all tables but this
+//   RowDigest digest(*db, "local");        // follows what is changed from now on, in all tables but those called local...
 //   GDF_ASSIGN_OR_RETURN(Digest all, digest.Compute());
 #ifndef GDF_CORE_STORE_ROW_DIGEST_H_
 #define GDF_CORE_STORE_ROW_DIGEST_H_
@@ -18,7 +18,7 @@ namespace gdf::store {
 // On the database's thread. One to a database, which outlives it.
 class RowDigest {
  public:
-  RowDigest(Database& db, std::string except);
+  RowDigest(Database& db, std::string except_prefix);
   RowDigest(const RowDigest&) = delete;
   ~RowDigest();
 
@@ -32,7 +32,7 @@ class RowDigest {
  private:
   friend struct RowDigestHook;
   Database& db_;
-  const std::string except_;
+  const std::string except_prefix_;
   Digest value_;
 };
 

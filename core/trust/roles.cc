@@ -70,6 +70,7 @@ std::string_view ToString(Operation operation) {
     case Operation::kRemoveNode: return "remove a node";
     case Operation::kBanNode: return "ban a node";
     case Operation::kUnbanNode: return "lift a ban";
+    case Operation::kSetCoordinators: return "choose the coordinators";
     case Operation::kUpdateNode: return "update its own entry";
     case Operation::kRotateKey: return "replace its key";
     case Operation::kSubmitJob: return "submit a job";
@@ -91,6 +92,7 @@ RoleSet RolesFor(Operation operation) {
     case Operation::kRemoveNode:
     case Operation::kBanNode:
     case Operation::kUnbanNode: return {Role::kAdmin};
+    case Operation::kSetCoordinators: return {Role::kAdmin};
     case Operation::kSubmitJob:
     case Operation::kCancelJob:
     case Operation::kRollBackJob: return {Role::kAdmin, Role::kSubmitter};

@@ -56,6 +56,7 @@ enum class Operation {
   kRemoveNode,    // admin; a node may always remove itself
   kBanNode,       // admin
   kUnbanNode,     // admin
+  kSetCoordinators,  // admin
   kUpdateNode,    // any role, of its own node
   kRotateKey,     // any role, of its own key
   kSubmitJob,     // submitter, admin

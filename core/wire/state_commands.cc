@@ -227,6 +227,9 @@ absl::Status CheckBody(const JobEvent& c) {
   }
   return CheckText("text", c.text, kMaxTextBytes);
 }
+absl::Status CheckBody(const AddCoordinator& c) { return CheckNode("node", c.node); }
+absl::Status CheckBody(const RemoveCoordinator& c) { return CheckNode("node", c.node); }
+absl::Status CheckBody(const RecoverNetwork&) { return absl::OkStatus(); }
 
 absl::Status CheckBody(const RollBackJob& c) {
   GDF_RETURN_IF_ERROR(CheckJob(c.job));
@@ -258,7 +261,8 @@ std::string_view CommandName(const CommandBody& body) {
   static constexpr std::string_view kNames[] = {
       "create_network", "create_invite", "revoke_invite", "join",       "set_role",   "remove_node",
       "ban_node",       "unban_node",    "rotate_key",    "update_node", "submit_job", "open_epoch",
-      "report_job",     "finish_job",    "cancel_job",    "job_event",  "recruit",        "roll_back_job"};
+      "report_job",     "finish_job",    "cancel_job",    "job_event",  "recruit",        "roll_back_job",
+      "add_coordinator", "remove_coordinator", "recover_network"};
   static_assert(std::size(kNames) == std::variant_size_v<CommandBody>);
   return kNames[body.index()];
 }

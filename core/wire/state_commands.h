@@ -238,9 +238,26 @@ struct RollBackJob {
   bool operator==(const RollBackJob&) const = default;
 };
 
+// The node records commands from now on, together with the coordinators that there are.
+struct AddCoordinator {
+  NodeId node;
+  bool operator==(const AddCoordinator&) const = default;
+};
+
+struct RemoveCoordinator {
+  NodeId node;
+  bool operator==(const RemoveCoordinator&) const = default;
+};
+
+// By a coordinator that has lost most of the others for good: it is the only one from now on.
+struct RecoverNetwork {
+  bool operator==(const RecoverNetwork&) const = default;
+};
+
 using CommandBody =
     std::variant<CreateNetwork, CreateInvite, RevokeInvite, Join, SetRole, RemoveNode, BanNode, UnbanNode,
-                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent, Recruit, RollBackJob>;
+                 RotateKey, UpdateNode, SubmitJob, OpenEpoch, ReportJob, FinishJob, CancelJob, JobEvent, Recruit, RollBackJob,
+                 AddCoordinator, RemoveCoordinator, RecoverNetwork>;
 
 std::string_view CommandName(const CommandBody& body);  // "create_network", ...
 

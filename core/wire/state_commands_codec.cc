@@ -347,6 +347,15 @@ absl::Status Get(const pb::RollBackJob& from, RollBackJob& c) {
   return Take("theta", from.theta(), c.theta);
 }
 
+void Put(const AddCoordinator& c, pb::Command* to) { to->mutable_add_coordinator()->set_node(Raw(c.node)); }
+absl::Status Get(const pb::AddCoordinator& from, AddCoordinator& c) { return Take("node", from.node(), c.node); }
+
+void Put(const RemoveCoordinator& c, pb::Command* to) { to->mutable_remove_coordinator()->set_node(Raw(c.node)); }
+absl::Status Get(const pb::RemoveCoordinator& from, RemoveCoordinator& c) { return Take("node", from.node(), c.node); }
+
+void Put(const RecoverNetwork&, pb::Command* to) { to->mutable_recover_network(); }
+absl::Status Get(const pb::RecoverNetwork&, RecoverNetwork&) { return absl::OkStatus(); }
+
 template <typename Body, typename Message>
 absl::Status GetBody(const Message& from, CommandBody& to) {
   return Get(from, to.emplace<Body>());
@@ -372,6 +381,9 @@ absl::Status GetCommandBody(const pb::Command& from, CommandBody& to) {
     case pb::Command::kJobEvent: return GetBody<JobEvent>(from.job_event(), to);
     case pb::Command::kRecruit: return GetBody<Recruit>(from.recruit(), to);
     case pb::Command::kRollBackJob: return GetBody<RollBackJob>(from.roll_back_job(), to);
+    case pb::Command::kAddCoordinator: return GetBody<AddCoordinator>(from.add_coordinator(), to);
+    case pb::Command::kRemoveCoordinator: return GetBody<RemoveCoordinator>(from.remove_coordinator(), to);
+    case pb::Command::kRecoverNetwork: return GetBody<RecoverNetwork>(from.recover_network(), to);
     case pb::Command::BODY_NOT_SET: break;
   }
   return absl::InvalidArgumentError(

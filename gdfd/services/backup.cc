@@ -104,6 +104,8 @@ absl::StatusOr<Restored> RestoreBackup(FileSystem& files, std::string_view archi
     GDF_ASSIGN_OR_RETURN(state::Network network, state->network());
     restored.network = network.genesis.name;
     restored.log_entries = state->last_applied();
+    // It may have promised other coordinators more than the backup knows.
+    if (network.coordinators.size() > 1) GDF_RETURN_IF_ERROR(state->Abstain());
   }
   GDF_RETURN_IF_ERROR(backup.key.Save(files, key_path));
   return restored;

@@ -159,6 +159,31 @@ TEST_CASE("the log is handed out in pieces with a chain over it") {
   CHECK(absl::IsNotFound(w.state->LogDigest(12).status()));
 }
 
+// What version 5 did not have.
+constexpr std::string_view kNotInVersion5 =
+    "DROP TABLE rollbacks; DROP TABLE local_ballot; DROP TABLE local_tail; "
+    "ALTER TABLE network DROP COLUMN coordinators_since; ";
+
+TEST_CASE("a state of version 5 goes on as a network with one coordinator") {
+  Folder folder;
+  Digest digest;
+  {
+    World w(*State::Open(folder.db()));
+    w.Found();
+    w.Admit("a", {Role::kContributor});
+    digest = *w.state->StateDigest();
+  }
+  {
+    auto db = *store::Database::Open(folder.db());
+    REQUIRE(db->Execute(std::string(kNotInVersion5) + "PRAGMA user_version=5").ok());
+  }
+  World w(*State::Open(folder.db()));
+  CHECK(*w.state->StateDigest() == digest);
+  CHECK(w.state->network()->coordinators == std::vector<NodeId>{IdOf("c")});
+  CHECK(w.state->network()->coordinators_since == 1);
+  CHECK(w.Do("c", World::Submission("t")).ok());
+}
+
 TEST_CASE("a state written by a newer version is left alone") {
   Folder folder;
   {
@@ -180,9 +205,10 @@ TEST_CASE("a state of version 1 keeps the members of its jobs' newest epochs") {
   }
   {
     auto db = *store::Database::Open(folder.db());
-    REQUIRE(db->Execute("DROP TABLE job_members; CREATE TABLE job_members(job INTEGER NOT NULL, position INTEGER NOT NULL, "
+    REQUIRE(db->Execute(std::string(kNotInVersion5) +
+                        "DROP TABLE job_members; CREATE TABLE job_members(job INTEGER NOT NULL, position INTEGER NOT NULL, "
                         "node BLOB NOT NULL, PRIMARY KEY(job, position)) WITHOUT ROWID; "
-                        "INSERT INTO job_members SELECT 1, seq, id FROM members; DROP TABLE local; DROP TABLE recruits; DROP TABLE rollbacks; PRAGMA user_version=1")
+                        "INSERT INTO job_members SELECT 1, seq, id FROM members; DROP TABLE local; DROP TABLE recruits; PRAGMA user_version=1")
                 .ok());
   }
   World w(*State::Open(folder.db()));
@@ -211,9 +237,9 @@ TEST_CASE("a state of version 2 names nodes by the ids that they have now") {
   {
     auto db = *store::Database::Open(folder.db());
     const auto hex = [](std::string_view name) { return absl::StrCat("x'", IdOf(name).digest().ToHex(), "'"); };
-    REQUIRE(db->Execute(absl::StrCat("UPDATE rotated SET new_id = ", hex("a2"), " WHERE old_id = ", hex("a"),
+    REQUIRE(db->Execute(absl::StrCat(std::string(kNotInVersion5), "UPDATE rotated SET new_id = ", hex("a2"), " WHERE old_id = ", hex("a"),
                                      "; UPDATE jobs SET lead = ", hex("a"), "; UPDATE events SET node = ", hex("a"),
-                                     " WHERE node = ", hex("a3"), "; DROP TABLE local; DROP TABLE recruits; DROP TABLE rollbacks; PRAGMA user_version=2"))
+                                     " WHERE node = ", hex("a3"), "; DROP TABLE local; DROP TABLE recruits; PRAGMA user_version=2"))
                 .ok());
   }
   World w(*State::Open(folder.db()));
@@ -302,7 +328,7 @@ class RandomCommands {
     const uint64_t job = 1 + rng_.Below(4), epoch = rng_.Below(4), round = rng_.Below(6);
     const std::string invite = "i" + std::to_string(rng_.Below(4));
     const trust::RoleSet roles = *trust::RoleSet::FromBits(static_cast<uint32_t>(1 + rng_.Below(7)));
-    switch (rng_.Below(16)) {
+    switch (rng_.Below(18)) {
       case 0: (void)w_.Do("c", w_.Invite(invite + std::to_string(rng_.Below(50)), roles, 3)); break;
       case 1: (void)w_.Do(actor, w_.Invite(invite, roles, static_cast<uint32_t>(1 + rng_.Below(3)))); break;
       case 2: (void)w_.Do(actor, wire::RevokeInvite{World::InviteIdOf(invite)}); break;
@@ -321,6 +347,8 @@ class RandomCommands {
         break;
       case 14: (void)w_.Do(actor, wire::CancelJob{{job}, ""}); break;
       case 15: (void)w_.Do(actor, wire::JobEvent{{rng_.Below(5)}, IdOf(actor), wire::Severity::kInfo, "text"}); break;
+      case 16: (void)w_.Do(Admin(), wire::AddCoordinator{IdOf(Node())}); break;
+      case 17: (void)w_.Do(Admin(), wire::RemoveCoordinator{IdOf(Node())}); break;
     }
     if (rng_.Below(10) == 0) {
       w_.clock.PostAfter(absl::Minutes(rng_.Below(30)), [] {});

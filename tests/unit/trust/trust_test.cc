@@ -242,7 +242,8 @@ TEST_CASE("role sets are written and read") {
 TEST_CASE("each operation is open to the roles of the table") {
   const auto may = [](Role role, Operation operation) { return CheckPermission({role}, operation).ok(); };
   for (const Operation operation : {Operation::kCreateInvite, Operation::kRevokeInvite, Operation::kSetRole,
-                                    Operation::kRemoveNode, Operation::kBanNode, Operation::kUnbanNode}) {
+                                    Operation::kRemoveNode, Operation::kBanNode, Operation::kUnbanNode,
+                                    Operation::kSetCoordinators}) {
     CHECK(may(Role::kAdmin, operation));
     CHECK_FALSE(may(Role::kSubmitter, operation));
     CHECK_FALSE(may(Role::kContributor, operation));

@@ -50,7 +50,10 @@ std::vector<CommandBody> Bodies() {
           CancelJob{{1}, "why"},
           JobEvent{{1}, Node("a"), Severity::kError, "crashed"},
           Recruit{{1}, Node("a"), RecruitAction::kExclude, "crashed"},
-          RollBackJob{{1}, {40}, HashBytes("theta"), "diverged"}};
+          RollBackJob{{1}, {40}, HashBytes("theta"), "diverged"},
+          AddCoordinator{Node("a")},
+          RemoveCoordinator{Node("a")},
+          RecoverNetwork{}};
 }
 
 Command Of(CommandBody body) {
