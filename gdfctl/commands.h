@@ -15,7 +15,7 @@ namespace gdf::ctl {
 using Command = std::function<absl::StatusOr<ExitCode>(Session&)>;
 
 void AddNetworkCommands(CLI::App& app, Command& chosen);  // network create, invite, join, leave
-void AddNodeCommands(CLI::App& app, Command& chosen);     // node list, show, remove, ban, unban, role; ping
+void AddNodeCommands(CLI::App& app, Command& chosen);     // node list, show, remove, ban, unban, role; coordinator; ping
 void AddStatusCommand(CLI::App& app, Command& chosen);    // status
 void AddSubmitCommands(CLI::App& app, Command& chosen);   // submit, validate, plan
 void AddJobCommands(CLI::App& app, Command& chosen);      // job list, show, logs, wait, cancel, export

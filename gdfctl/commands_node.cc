@@ -53,6 +53,24 @@ absl::StatusOr<ExitCode> List(Session& session) {
   return kExitOk;
 }
 
+absl::StatusOr<ExitCode> ListCoordinators(Session& session) {
+  GDF_ASSIGN_OR_RETURN(control::Client * client, session.client());
+  GDF_ASSIGN_OR_RETURN(std::vector<control::Node> nodes, client->ListNodes());
+  std::erase_if(nodes, [](const control::Node& node) { return !node.coordinator; });
+  if (session.json()) {
+    session.PrintJson({{"coordinators", ToJsonList(nodes)}});
+    return kExitOk;
+  }
+  const Style style = session.out_style();
+  Table table{{{"NAME"}, {"ID"}, {"STATE"}, {"LEADS"}, {"RTT", true}}, {}};
+  for (const control::Node& node : nodes) {
+    table.rows.push_back({Printable(node.name), node.id.substr(0, kShortIdLength), Presence(node, style),
+                          node.leads ? "yes" : "", Rtt(node)});
+  }
+  session.Print(RenderTable(table, style));
+  return kExitOk;
+}
+
 // The node that `key` names: its id, a beginning of one, or a name.
 absl::StatusOr<control::Node> Find(const std::vector<control::Node>& nodes, const std::string& key) {
   const control::Node* found = nullptr;
@@ -122,6 +140,8 @@ absl::StatusOr<ExitCode> Change(Session& session, const std::string& node, contr
     case control::NodeChange::kBan: session.Say(node + " is banned"); break;
     case control::NodeChange::kUnban: session.Say(node + " may join again, with an invite"); break;
     case control::NodeChange::kRole: session.Say(absl::StrCat(node, " is now ", roles)); break;
+    case control::NodeChange::kAddCoordinator: session.Say(node + " is a coordinator now"); break;
+    case control::NodeChange::kRemoveCoordinator: session.Say(node + " is no coordinator any more"); break;
   }
   return kExitOk;
 }
@@ -149,6 +169,20 @@ void AddNodeCommands(CLI::App& app, Command& chosen) {
   ping->add_option("NODE", *node, "A name, an id or the first 6 or more characters of one")->required();
   ping->add_option("--count,-c", *count, "Messages, one after the other")->check(CLI::Range(1, 1000))->capture_default_str();
   ping->callback([&chosen, node, count] { chosen = [node, count](Session& s) { return Ping(s, *node, *count); }; });
+  CLI::App* coordinators = app.add_subcommand("coordinator", "The nodes that keep the network's record");
+  coordinators->require_subcommand(1);
+  coordinators->add_subcommand("list", "All of them, and which one leads")->callback([&chosen] {
+    chosen = ListCoordinators;
+  });
+  const auto add_choice = [&](const char* name, const char* what, control::NodeChange change) {
+    CLI::App* command = coordinators->add_subcommand(name, what);
+    command->add_option("NODE", *node, "A name, an id or the first 6 or more characters of one")->required();
+    command->callback([&chosen, node, change] {
+      chosen = [node, change](Session& s) { return Change(s, *node, change, ""); };
+    });
+  };
+  add_choice("add", "It keeps the record too from now on; use 3 or 5 of them", control::NodeChange::kAddCoordinator);
+  add_choice("remove", "It is an ordinary member from now on", control::NodeChange::kRemoveCoordinator);
   add_change("remove", "Takes it out of the network; it may be invited again", control::NodeChange::kRemove);
   add_change("ban", "Takes it out and refuses its key from now on", control::NodeChange::kBan);
   add_change("unban", "Lifts a ban", control::NodeChange::kUnban);

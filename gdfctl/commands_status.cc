@@ -17,6 +17,18 @@ namespace {
 
 constexpr absl::Duration kRedrawEvery = absl::Seconds(1);
 
+std::string Role(const control::NodeStatus& status, const Style& style) {
+  if (status.coordinators <= 1) return status.coordinator ? "coordinator" : "connected to a coordinator";
+  std::string role = status.coordinator ? absl::StrCat("one of ", status.coordinators, " coordinators")
+                                        : absl::StrCat("connected to one of ", status.coordinators, " coordinators");
+  if (status.leader.empty()) {
+    const std::string since = status.coordinator ? absl::StrCat(" for ", HumanDuration(status.leaderless)) : "";
+    return absl::StrCat(role, " (", Paint(style, Color::kRed, "none leads" + since), ", and nothing is decided)");
+  }
+  const bool itself = status.coordinator && status.leader == status.node_name;
+  return absl::StrCat(role, itself ? " (leads)" : absl::StrCat(" (", Printable(status.leader), " leads)"));
+}
+
 std::string NetworkLine(const control::NodeStatus& status, const Style& style) {
   if (status.network_id.empty()) return "none; gdfctl network create NAME, or gdfctl join gdf1:…";
   const std::string name = Printable(status.network_name);
@@ -24,8 +36,8 @@ std::string NetworkLine(const control::NodeStatus& status, const Style& style) {
     return absl::StrCat(name, "  ", Paint(style, Color::kRed, "not connected to a coordinator"),
                         "; which nodes are online is not known here");
   }
-  return absl::StrCat(name, "  ", status.coordinator ? "coordinator" : "connected to a coordinator", ", ",
-                      status.members_online, " of ", status.members, " nodes online");
+  return absl::StrCat(name, "  ", Role(status, style), ", ", status.members_online, " of ", status.members,
+                      " nodes online");
 }
 
 std::string JobLine(const control::Job& job, absl::Time now, const Style& style) {

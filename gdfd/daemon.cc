@@ -212,6 +212,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
       [this] { return scheduler.get(); }, [this] { ServeScheduling(); },
       [this](const std::string& why) { End(absl::AbortedError(why)); },
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
+  membership->OnRole([this] { ServeScheduling(); });
   membership->OnRefused([this](const absl::Status& why) { OnRefused(why); });
   membership->Start(Profile());
   jobs::TellPauses(*jobs, *membership);
@@ -280,7 +281,9 @@ void Daemon::Parts::OfferGpus() {
 }
 
 void Daemon::Parts::ServeScheduling() {
-  if (membership->coordinator() && !scheduler) {
+  if (scheduler) {
+    scheduler->Wake();
+  } else if (membership->coordinator()) {
     scheduler = std::make_unique<jobs::Scheduler>(*transport, *state, *membership);
   }
 }

@@ -16,12 +16,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 #include "core/base/file_system.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/config/node_config.h"
+#include "core/trust/lock_file.h"
 #include "gdfd/daemon.h"
 #include "gdfd/services/backup.h"
+#include "gdfd/state_folder.h"
 #include "gdfd/supervisor/sandbox/sandbox.h"
 #include "gdfd/version.h"
 
@@ -38,6 +41,7 @@ struct Arguments {
   std::string state_dir, control_socket, name, worker, log_level, restore;
   std::vector<std::string> listen, advertise;
   int ready_fd = -1;
+  bool recover = false;
 };
 
 absl::StatusOr<config::NodeConfig> ReadConfig(const Arguments& arguments) {
@@ -112,6 +116,18 @@ absl::Status Restore(const std::string& file, const std::string& state_dir) {
   return absl::OkStatus();
 }
 
+absl::Status Recover(const std::string& state_dir) {
+  PosixFileSystem files;
+  SystemRng rng;
+  const SystemClock clock;
+  GDF_RETURN_IF_ERROR(CheckStateFolder(files, state_dir));
+  GDF_ASSIGN_OR_RETURN(const trust::LockFile lock, trust::LockFile::Acquire(state_dir + "/gdfd.lock"));
+  GDF_ASSIGN_OR_RETURN(const uint64_t entries, RecoverNetwork(files, state_dir, rng, clock.Now()));
+  std::printf("this node is its network's only coordinator, from log entry %llu on\n",
+              static_cast<unsigned long long>(entries));
+  return absl::OkStatus();
+}
+
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "gdfd: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
@@ -173,6 +189,8 @@ int Main(int argc, char** argv) {
   app.add_option("--log-level", arguments.log_level)->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   app.add_option("--ready-fd", arguments.ready_fd, "writes 'ready' to this descriptor once it serves");
   app.add_option("--restore", arguments.restore, "puts what a backup has into the state folder and exits");
+  app.add_flag("--recover-network", arguments.recover,
+               "makes this node the only coordinator, when most are lost for good, and exits");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -185,6 +203,10 @@ int Main(int argc, char** argv) {
   if (!arguments.restore.empty()) {
     const absl::Status restored = Restore(arguments.restore, config->state_dir);
     return restored.ok() ? kExitOk : Fail(restored);
+  }
+  if (arguments.recover) {
+    const absl::Status recovered = Recover(config->state_dir);
+    return recovered.ok() ? kExitOk : Fail(recovered);
   }
   if (absl::Status log = SetUpLog(config->log); !log.ok()) return Fail(log);
   if (absl::Status hidden = supervisor::MakeUndumpable(); !hidden.ok()) return Fail(hidden);

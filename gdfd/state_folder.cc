@@ -1,5 +1,6 @@
 #include "gdfd/state_folder.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -135,6 +136,24 @@ absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string
   GDF_ASSIGN_OR_RETURN(trust::NodeKey key, trust::NodeKey::LoadOrCreate(files, state_dir + "/node.key", rng));
   GDF_RETURN_IF_ERROR(CheckKeyIsKeepers(files, state_dir, *state, key.id()));
   return NodeRecords{std::move(state), std::move(key)};
+}
+
+absl::StatusOr<uint64_t> RecoverNetwork(FileSystem& files, const std::string& state_dir, Rng& rng, absl::Time now) {
+  GDF_ASSIGN_OR_RETURN(const NodeRecords records, OpenStateFolder(files, state_dir, rng));
+  state::State& state = *records.state;
+  GDF_ASSIGN_OR_RETURN(const state::Ballot ballot, state.ballot());
+  wire::Command command;
+  rng.Fill(absl::MakeSpan(command.request));
+  command.actor = records.key.id();
+  command.body = wire::RecoverNetwork{};
+  // Most may have had it, and somebody been told.
+  for (const std::string& entry : ballot.tail) {
+    GDF_RETURN_IF_ERROR(state.Apply(state.last_applied() + 1, entry).status());
+  }
+  command.at_unix_ms = std::max(state.last_time_unix_ms(), absl::ToUnixMillis(now));
+  GDF_ASSIGN_OR_RETURN(const wire::CommandResult result, state.Append(command));
+  GDF_RETURN_IF_ERROR(result.status);
+  return state.last_applied();
 }
 
 absl::StatusOr<bool> TakeUnheardKey(FileSystem& files, const std::string& state_dir) {

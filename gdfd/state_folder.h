@@ -28,6 +28,11 @@ struct NodeRecords {
 // when one is open to others; messages name the file and what to do. The caller holds the folder's lock.
 absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string& state_dir, Rng& rng);
 
+// Makes the node of `state_dir` its network's only coordinator, for when most of them are lost for good; first applies what it
+// had accepted from the one that led. Returns the log's last entry. kFailedPrecondition when it is no coordinator. The
+// caller holds the folder's lock.
+absl::StatusOr<uint64_t> RecoverNetwork(FileSystem& files, const std::string& state_dir, Rng& rng, absl::Time now);
+
 // A network that refuses this node may have recorded its next key without the node hearing of it: then that key is taken,
 // and the old one kept as previous.key. True when there is a next key.
 absl::StatusOr<bool> TakeUnheardKey(FileSystem& files, const std::string& state_dir);

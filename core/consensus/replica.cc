@@ -67,6 +67,8 @@ void Replica::Regroup() {
   }
   FailProposals();
   ballot_ = *std::move(ballot);
+  const bool started = since_ == 0;
+  const bool led = role_ == Role::kSole || role_ == Role::kLeader;
   since_ = network->coordinators_since;
   for (auto& [id, peer] : peers_) peer->wake.Push(true);
   peers_.clear();
@@ -79,8 +81,10 @@ void Replica::Regroup() {
     for (const NodeId& id : network->coordinators) {
       if (id != self) peers_.emplace(id, std::make_shared<Peer>(env_.transport.executor()));
     }
-    heard_ = now();
+    // Nobody has led these; but after a start it is not known.
+    heard_ = started ? now() : now() - kPatience;
     Follow(std::nullopt);
+    if (led) stand_at_ = now() + kPatience / 10;  // the others will have heard of it by then
     tasks_.Spawn(KeepTime(since_));
   }
 }

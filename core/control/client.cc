@@ -234,6 +234,8 @@ absl::Status Client::ChangeNode(const std::string& node, NodeChange change, cons
     case NodeChange::kBan: request.set_change(v1::ChangeNodeRequest::CHANGE_BAN); break;
     case NodeChange::kUnban: request.set_change(v1::ChangeNodeRequest::CHANGE_UNBAN); break;
     case NodeChange::kRole: request.set_change(v1::ChangeNodeRequest::CHANGE_ROLE); break;
+    case NodeChange::kAddCoordinator: request.set_change(v1::ChangeNodeRequest::CHANGE_ADD_COORDINATOR); break;
+    case NodeChange::kRemoveCoordinator: request.set_change(v1::ChangeNodeRequest::CHANGE_REMOVE_COORDINATOR); break;
   }
   return impl_->Call(&v1::Control::Stub::ChangeNode, request).status();
 }

@@ -55,6 +55,7 @@ Node FromProto(const v1::Node& in) {
   out.online = in.online();
   out.paused = in.paused();
   out.coordinator = in.coordinator();
+  out.leads = in.leads();
   out.addresses.assign(in.addresses().begin(), in.addresses().end());
   out.cpu_threads = in.cpu_threads();
   out.memory_bytes = in.memory_bytes();
@@ -127,6 +128,9 @@ NodeStatus FromProto(const v1::StatusReply& in) {
   out.roles = in.roles();
   out.coordinator = in.coordinator();
   out.coordinator_connected = in.coordinator_connected();
+  out.coordinators = in.coordinators();
+  out.leader = in.leader();
+  out.leaderless = absl::Seconds(in.leaderless_seconds());
   out.log_index = in.log_index();
   out.listen.assign(in.listen().begin(), in.listen().end());
   out.advertise.assign(in.advertise().begin(), in.advertise().end());

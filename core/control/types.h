@@ -33,6 +33,7 @@ struct Node {
   bool online = false;
   bool paused = false;
   bool coordinator = false;
+  bool leads = false;  // the coordinators
   std::vector<std::string> addresses;
   uint32_t cpu_threads = 0;
   uint64_t memory_bytes = 0;
@@ -100,6 +101,9 @@ struct NodeStatus {
   std::string roles;  // "submitter,contributor"
   bool coordinator = false;
   bool coordinator_connected = false;
+  uint32_t coordinators = 0;
+  std::string leader;         // the coordinator that leads; empty: none, as far as is known here
+  absl::Duration leaderless;  // on a coordinator: since it heard one
   uint64_t log_index = 0;
   std::vector<std::string> listen;
   std::vector<std::string> advertise;
@@ -149,7 +153,7 @@ struct PingResult {
   std::string relay;                // name of the node by way of which it is reached; empty: directly
 };
 
-enum class NodeChange { kRemove, kBan, kUnban, kRole };
+enum class NodeChange { kRemove, kBan, kUnban, kRole, kAddCoordinator, kRemoveCoordinator };
 
 struct JobPlan {
   bool placeable = false;

@@ -16,6 +16,8 @@ constexpr size_t kUpdateBytes = size_t{512} << 10;
 // A watcher that is told nothing else hears this often who is online, so that a lost peer event
 // heals.
 constexpr absl::Duration kPresenceInterval = absl::Seconds(30);
+// Without a leader: longer than it takes to choose one, soon enough for members to find a coordinator that hears one.
+constexpr absl::Duration kStrandedAfter = absl::Seconds(10);
 constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
 // One, and those that the peer has lost but this node not yet. One more takes the oldest's place: a
 // peer on a bad line comes back quickly, often.
@@ -23,10 +25,14 @@ constexpr int kMaxWatchesPerPeer = 4;
 // Of streams, with those that have not said what they want and those that are being ended.
 constexpr int kMaxWatchStreamsPerPeer = 4 * kMaxWatchesPerPeer;
 
+absl::Status Stranded() {
+  return absl::UnavailableError("this coordinator hears none that leads: most of them are lost, or cut off from it");
+}
+
 }  // namespace
 
-Coordinator::Coordinator(net::Transport& transport, state::State& state, const Clock& clock)
-    : transport_(transport), state_(state), log_(state, clock) {
+Coordinator::Coordinator(net::Transport& transport, state::State& state, consensus::Replica& replica)
+    : transport_(transport), state_(state), replica_(replica), tasks_(transport.executor()) {
   state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(OnlineChanged()); });
   net::MethodOptions watch;
   watch.max_concurrent_per_peer = kMaxWatchStreamsPerPeer;
@@ -47,11 +53,25 @@ Coordinator::Coordinator(net::Transport& transport, state::State& state, const C
       watch));
   registrations_.push_back(
       transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(OnlineChanged()); }));
+  tasks_.Spawn(EndWatchesWhenStranded());
 }
 
 Coordinator::~Coordinator() {
   registrations_.clear();
   state_.RemoveWatcher(state_watcher_);
+}
+
+bool Coordinator::stranded() const { return replica_.Leaderless() > kStrandedAfter; }
+
+Task<void> Coordinator::EndWatchesWhenStranded() {
+  while (true) {
+    co_await Sleep(transport_.executor(), kStrandedAfter / 2);
+    if (!stranded()) continue;
+    for (Watcher& watcher : watchers_) {
+      watcher.stream.Cancel(Stranded());
+      watcher.wake.Push(true);
+    }
+  }
 }
 
 std::vector<NodeId> Coordinator::Online() const {
@@ -96,7 +116,7 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServeJoin(NodeId peer, Buffer request)
         "the key to be joined is not the one this connection was made with");
   }
   command.actor = peer;
-  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
+  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, co_await replica_.Propose(std::move(command)));
   GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
   // Anybody may try: a refusal leaves no trace that could fill a disk.
   Log(result.status.ok() ? LogLevel::kInfo : LogLevel::kDebug, "join",
@@ -111,13 +131,14 @@ Task<absl::StatusOr<Buffer>> Coordinator::ServePropose(NodeId peer, Buffer reque
       allowances_[peer].Take(request.size(), transport_.executor().clock().Monotonic()));
   GDF_CO_ASSIGN_OR_RETURN(wire::Command command, wire::DecodeCommand(request.view()));
   command.actor = peer;
-  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, log_.Propose(std::move(command)));
+  GDF_CO_ASSIGN_OR_RETURN(wire::CommandResult result, co_await replica_.Propose(std::move(command)));
   co_return Buffer(wire::EncodeCommandResult(result));
 }
 
 absl::Status Coordinator::CheckNotAhead(const NodeId& peer, uint64_t from_index) {
   const uint64_t here = state_.last_applied();
   if (from_index > here + 1) {
+    if (!replica_.leading()) return absl::UnavailableError("this coordinator is behind the others");
     Ahead& ahead = ahead_.try_emplace(peer, Ahead{peer, 0, here}).first->second;
     ahead.entries = from_index - 1;
     return absl::DataLossError(absl::StrCat(
@@ -145,6 +166,10 @@ Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> str
   absl::StatusOr<wire::WatchCall> call = wire::DecodeWatchCall((*request)->view());
   if (!call.ok()) {
     stream->Cancel(call.status());
+    co_return;
+  }
+  if (stranded()) {
+    stream->Cancel(Stranded());
     co_return;
   }
   if (absl::Status known = CheckNotAhead(peer, call->from_index); !known.ok()) {
@@ -183,6 +208,7 @@ Task<absl::Status> Coordinator::StreamLog(net::Stream& stream, Watcher& watcher,
     wire::WatchUpdate update;
     if (presence) {
       update.online = Online();
+      update.leader = replica_.leader();
     } else {
       GDF_CO_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries,
                               state_.LogEntries(next, kUpdateBytes));

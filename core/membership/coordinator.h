@@ -1,6 +1,6 @@
-// The coordinator's services to members and joiners: records their commands, streams the command
-// log and says who is online. Methods: membership.join (open to strangers, who show an invite's
-// secret), membership.propose, membership.watch.
+// A coordinator's services to members and joiners: has their commands recorded, if it leads, streams
+// the command log and says who is online. Methods: membership.join (open to strangers, who show an
+// invite's secret), membership.propose, membership.watch.
 #ifndef GDF_CORE_MEMBERSHIP_COORDINATOR_H_
 #define GDF_CORE_MEMBERSHIP_COORDINATOR_H_
 
@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/task.h"
+#include "core/consensus/replica.h"
 #include "core/membership/allowance.h"
 #include "core/net/transport.h"
-#include "core/state/command_log.h"
 #include "core/state/state.h"
 
 namespace gdf::membership {
@@ -23,15 +23,13 @@ namespace gdf::membership {
 class Coordinator {
  public:
   // Serves at once. All outlive the coordinator.
-  Coordinator(net::Transport& transport, state::State& state, const Clock& clock);
+  Coordinator(net::Transport& transport, state::State& state, consensus::Replica& replica);
   ~Coordinator();
 
-  // As CommandLog::Propose.
-  absl::StatusOr<wire::CommandResult> Propose(wire::Command command) {
-    return log_.Propose(std::move(command));
-  }
-  // Why the network's record does not go on; OK when it does.
-  const absl::Status& disk_status() const { return log_.disk_status(); }
+  // Another one may lead, which members are told.
+  void LeaderChanged() { Wake(true); }
+  // It has heard no leader for long: what it knows grows old, and it serves no watches.
+  bool stranded() const;
   // This node and the members connected with it, in order of their ids.
   std::vector<NodeId> Online() const;
   // A member that came with more entries than there were here, as one does when this coordinator
@@ -55,6 +53,7 @@ class Coordinator {
   Task<absl::StatusOr<Buffer>> ServePropose(NodeId peer, Buffer request);
   Task<void> ServeWatch(NodeId peer, std::unique_ptr<net::Stream> stream);
   absl::Status CheckNotAhead(const NodeId& peer, uint64_t from_index);
+  Task<void> EndWatchesWhenStranded();
   Task<bool> WaitForNews(Watcher& watcher);
   Task<absl::Status> StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next);
   // Whether somebody has come or gone since it was asked last.
@@ -65,12 +64,13 @@ class Coordinator {
 
   net::Transport& transport_;
   state::State& state_;
-  state::CommandLog log_;
+  consensus::Replica& replica_;
   std::map<NodeId, Allowance> allowances_;  // of members that have proposed
   std::list<Watcher> watchers_;
   std::vector<NodeId> online_;  // when OnlineChanged was asked last
   std::map<NodeId, Ahead> ahead_;
   state::State::WatcherId state_watcher_;
+  TaskScope tasks_;
   std::vector<net::Registration> registrations_;  // last: its handlers go first
 };
 

@@ -15,6 +15,12 @@ namespace {
 
 constexpr absl::Duration kOpenTimeout = absl::Seconds(15);
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+// One coordinator among several may be lost without anybody being told: then another is asked. A
+// command of any size may come slowly.
+constexpr absl::Duration kTryTimeout = absl::Seconds(5);
+constexpr double kSlowBytesPerSec = 16 << 10;
+// Of those who want something recorded while coordinators choose who leads.
+constexpr absl::Duration kLastAskAgain = absl::Milliseconds(500);
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
 constexpr absl::Duration kLastRetry =
     absl::Seconds(10);  // a coordinator that comes back is found this soon
@@ -40,7 +46,14 @@ bool IsNumbered(std::string_view given, std::string_view wished) {
 }  // namespace
 
 Membership::Membership(Environment env)
-    : env_(env), tasks_(env.executor), following_log_(env.executor) {
+    : env_(env),
+      replica_({env.transport, env.state, env.rng}),
+      tasks_(env.executor),
+      following_log_(env.executor) {
+  replica_.OnLeading([this] {
+    if (coordinator_) coordinator_->LeaderChanged();
+    if (on_role_) on_role_();
+  });
   env_.transport.SetAdmission([this](NodeId peer) { return Admit(peer); });
   state_watcher_ = env_.state.AddWatcher([this](uint64_t index) { OnApplied(index); });
   peer_watcher_ = env_.transport.WatchPeers([this](NodeId peer, bool up, const absl::Status&) {
@@ -68,6 +81,11 @@ std::vector<NodeId> Membership::Coordinators() {
   } else if (absl::StatusOr<state::Network> network = env_.state.network(); network.ok()) {
     ids = network->coordinators;
   }
+  const NodeId self = env_.transport.self();
+  std::stable_partition(ids.begin(), ids.end(), [&](const NodeId& id) {
+    return id == self || env_.transport.Connected(id);
+  });
+  std::stable_partition(ids.begin(), ids.end(), [&](const NodeId& id) { return id == leader(); });
   return ids;
 }
 
@@ -85,6 +103,10 @@ void Membership::OnApplied(uint64_t) {
                                   active ? member.profile.addresses : std::vector<std::string>{});
     }
     env_.transport.SetRelays(std::move(relays));
+  }
+  if (role_since_ != 0 && env_.state.coordinators_since() != role_since_) {
+    role_since_ = 0;
+    tasks_.Spawn(TakeRoleSoon());
   }
   if (!coordinator_) {
     env_.transport.RecheckAdmission();
@@ -112,19 +134,33 @@ void Membership::Start(wire::NodeProfile profile) {
   profile_ = std::move(profile);
   if (!env_.state.has_network()) return;
   OnApplied(env_.state.last_applied());
-  const std::vector<NodeId> coordinators = Coordinators();
-  if (std::find(coordinators.begin(), coordinators.end(), env_.transport.self()) !=
-      coordinators.end()) {
-    Serve();
-  } else {
-    following_log_.Spawn(Follow());
-  }
+  TakeRole();
 }
 
-void Membership::Serve() {
-  coordinator_ = std::make_unique<Coordinator>(env_.transport, env_.state, env_.executor.clock());
-  outreach_ = std::make_unique<Outreach>(env_.transport, env_.state, env_.rng);
-  tasks_.Spawn(TellProfile());
+// A coordinator is told what is decided by the one that leads; members follow one of them.
+void Membership::TakeRole() {
+  role_since_ = env_.state.coordinators_since();
+  const std::vector<NodeId> coordinators = Coordinators();
+  const bool chosen = std::find(coordinators.begin(), coordinators.end(), env_.transport.self()) !=
+                      coordinators.end();
+  if (!chosen) {
+    outreach_.reset();
+    coordinator_.reset();
+    if (following_log_.size() == 0) following_log_.Spawn(Follow());
+  } else if (!coordinator_) {
+    following_log_.Clear();
+    following_ = false;
+    online_.clear();
+    coordinator_ = std::make_unique<Coordinator>(env_.transport, env_.state, replica_);
+    outreach_ = std::make_unique<Outreach>(env_.transport, env_.state, env_.rng);
+    tasks_.Spawn(TellProfile());
+  }
+  if (on_role_) on_role_();
+}
+
+Task<void> Membership::TakeRoleSoon() {
+  TakeRole();
+  co_return;
 }
 
 absl::StatusOr<NetworkId> Membership::Found(const std::string& name) {
@@ -144,7 +180,7 @@ absl::StatusOr<NetworkId> Membership::Found(const std::string& name) {
   state::CommandLog log(env_.state, env_.executor.clock());
   GDF_ASSIGN_OR_RETURN(wire::CommandResult result, log.Propose(std::move(command)));
   GDF_RETURN_IF_ERROR(result.status);
-  Serve();
+  TakeRole();
   return trust::NetworkIdOf(record);
 }
 
@@ -191,6 +227,7 @@ Task<absl::Status> Membership::Join(trust::Invite invite, std::string node_name)
     joining_.reset();
     co_return outcome;
   }
+  role_since_ = 1;  // follows, whoever they are
   following_log_.Spawn(Follow());
   while (joining_) {
     const bool progress = co_await WaitApplied(env_.state.last_applied() + 1, kJoinTimeout);
@@ -367,7 +404,10 @@ absl::Status Membership::Apply(std::string_view update_bytes) {
     }
     GDF_RETURN_IF_ERROR(env_.state.Apply(entry.index, entry.command).status());
   }
-  if (update.online) online_ = *std::move(update.online);
+  if (update.online) {
+    online_ = *std::move(update.online);
+    leader_ = update.leader;
+  }
   return absl::OkStatus();
 }
 
@@ -410,15 +450,12 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
   command.actor = env_.transport.self();
   command.body = std::move(body);
   GDF_CO_RETURN_IF_ERROR(wire::CheckCommand(command));
-  if (coordinator_) co_return coordinator_->Propose(std::move(command));
   if (!env_.state.has_network()) {
     co_return absl::FailedPreconditionError(
         "this node is in no network; make one (gdfctl network create NAME) or join one (gdfctl "
         "join INVITE)");
   }
   const absl::Duration end = env_.executor.clock().Monotonic() + timeout;
-  const wire::RequestId request = command.request;
-  const Buffer bytes(wire::EncodeCommand(command));
   absl::StatusOr<wire::CommandResult> result = absl::UnavailableError("no coordinator is known");
   // The request id makes a repetition harmless, so what failed on its way is asked again until the
   // time is up.
@@ -427,28 +464,46 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
     for (const NodeId& coordinator : Coordinators()) {
       const absl::Duration left = end - env_.executor.clock().Monotonic();
       if (left <= absl::ZeroDuration()) break;
-      absl::StatusOr<Buffer> reply =
-          co_await env_.transport.Call(coordinator, "membership.propose", bytes, left);
-      result = reply.ok() ? wire::DecodeCommandResult(reply->view())
-                          : absl::StatusOr<wire::CommandResult>(reply.status());
-      if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
+      result = co_await ProposeTo(coordinator, command, left);
+      if (!absl::IsUnavailable(result.status())) break;
     }
-    if (result.ok() || result.status().code() != absl::StatusCode::kUnavailable) break;
+    if (!absl::IsUnavailable(result.status())) break;
     if (env_.executor.clock().Monotonic() + pause >= end) break;
     co_await Sleep(env_.executor, pause);
-    pause = std::min(pause * 2, kLastRetry);
+    pause = std::min(pause * 2, kLastAskAgain);
   }
   if (!result.ok() || !result->status.ok()) co_return result;  // a refusal is no entry
   // The caller may look at the state next: wait until it is there.
   while (true) {
     absl::StatusOr<std::optional<wire::CommandResult>> known =
-        env_.state.ResultOf(env_.transport.self(), request);
+        env_.state.ResultOf(command.actor, command.request);
     if (!known.ok() || known->has_value()) break;
     const absl::Duration left = end - env_.executor.clock().Monotonic();
     if (left <= absl::ZeroDuration()) break;
     co_await WaitApplied(env_.state.last_applied() + 1, left);
   }
   co_return result;
+}
+
+// kUnavailable: ask another.
+Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeTo(NodeId coordinator,
+                                                                const wire::Command& command,
+                                                                absl::Duration timeout) {
+  if (coordinator == env_.transport.self()) co_return co_await replica_.Propose(command);
+  const Buffer bytes(wire::EncodeCommand(command));
+  const bool others = Coordinators().size() > 1;
+  const absl::Duration patience =
+      kTryTimeout + absl::Seconds(static_cast<double>(bytes.size()) / kSlowBytesPerSec);
+  absl::StatusOr<Buffer> reply = co_await env_.transport.Call(
+      coordinator, "membership.propose", bytes, others ? std::min(timeout, patience) : timeout);
+  if (reply.ok()) co_return wire::DecodeCommandResult(reply->view());
+  // It has not heard yet that it is a coordinator, ceases to be one, or is lost without a sign.
+  const absl::Status& why = reply.status();
+  const bool late = absl::IsDeadlineExceeded(why) && patience < timeout;
+  if (others && (late || absl::IsUnimplemented(why) || absl::IsCancelled(why))) {
+    co_return absl::UnavailableError(reply.status().message());
+  }
+  co_return reply.status();
 }
 
 Task<bool> Membership::WaitApplied(uint64_t index, absl::Duration timeout) {

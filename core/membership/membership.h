@@ -1,6 +1,6 @@
 // This node's part in a network: founds or joins one, keeps the local state equal to the
-// coordinator's by following its command log, and hands commands to it. On a coordinator the same
-// calls go to the log directly.
+// coordinators' by following the command log of one of them, and hands commands to the one that
+// leads. When it is chosen as a coordinator it keeps the log together with the others.
 #ifndef GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
 #define GDF_CORE_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/rng.h"
 #include "core/base/task.h"
+#include "core/consensus/replica.h"
 #include "core/membership/coordinator.h"
 #include "core/membership/outreach.h"
 #include "core/net/transport.h"
@@ -46,6 +47,10 @@ class Membership {
     on_refused_ = std::move(handler);
   }
 
+  // `handler` is called when this node has become or ceased to be a coordinator, or may lead now. It
+  // must not destroy this object.
+  void OnRole(std::function<void()> handler) { on_role_ = std::move(handler); }
+
   // Takes up where the state left off: serves as coordinator, or follows one. `profile` is what
   // this node says about itself; the network is told when it differs from what it knows.
   void Start(wire::NodeProfile profile);
@@ -77,11 +82,21 @@ class Membership {
   Task<bool> WaitApplied(uint64_t index, absl::Duration timeout);
 
   bool coordinator() const { return coordinator_ != nullptr; }
-  // Follows a coordinator's log right now, or is one.
-  bool connected() const { return coordinator() || following_; }
+  // Decides for the network: consensus::Replica::leading.
+  bool leading() const { return replica_.leading(); }
+  // Who does, as far as is known.
+  std::optional<NodeId> leader() const { return coordinator_ ? replica_.leader() : leader_; }
+  // On a coordinator: since it heard one; else zero.
+  absl::Duration Leaderless() const {
+    return coordinator() ? replica_.Leaderless() : absl::ZeroDuration();
+  }
+  // All, in the order in which they should be asked.
+  std::vector<NodeId> Coordinators();
+  // Follows a coordinator's log right now, or is one that is not cut off from the others.
+  bool connected() const { return coordinator_ ? !coordinator_->stranded() : following_; }
   const absl::Status& last_error() const { return last_error_; }  // why not connected
-  // On a coordinator: Coordinator::disk_status.
-  absl::Status RecordStatus() const { return coordinator_ ? coordinator_->disk_status() : absl::OkStatus(); }
+  // On a coordinator: why the network's record does not go on; OK when it does.
+  absl::Status RecordStatus() const { return coordinator_ ? replica_.problem() : absl::OkStatus(); }
   // On a coordinator: Coordinator::FurthestAhead.
   std::optional<Coordinator::Ahead> FurthestAhead() const {
     return coordinator_ ? coordinator_->FurthestAhead() : std::nullopt;
@@ -98,7 +113,8 @@ class Membership {
   void OnPeerUp(const NodeId& peer);
   absl::Status GiveUpJoining();
   Task<void> RecheckSoon();
-  void Serve();
+  void TakeRole();
+  Task<void> TakeRoleSoon();
   Task<void> Follow();
   Task<absl::Status> FollowOnce(NodeId coordinator);
   void NoteLoss(const NodeId& coordinator, absl::Status why);
@@ -108,9 +124,13 @@ class Membership {
   absl::Status Apply(std::string_view update_bytes);
   void TellProfileSoon();
   Task<void> TellProfile();
-  std::vector<NodeId> Coordinators();
+  Task<absl::StatusOr<wire::CommandResult>> ProposeTo(NodeId coordinator, const wire::Command& command,
+                                                      absl::Duration timeout);
 
   Environment env_;
+  consensus::Replica replica_;
+  uint64_t role_since_ = 0;           // the choice of coordinators that TakeRole knows
+  std::optional<NodeId> leader_;      // as the coordinator that is followed says
   wire::NodeProfile profile_;
   std::optional<trust::Invite> joining_;  // from Join until the first log entry is here
   std::optional<NodeId> candidate_;       // may be a coordinator under a new key
@@ -122,6 +142,7 @@ class Membership {
   absl::Status last_error_;
   std::vector<NodeId> online_;
   std::function<void(const absl::Status&)> on_refused_;
+  std::function<void()> on_role_;
   std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry
   state::State::WatcherId state_watcher_;
   net::Registration peer_watcher_;

@@ -113,7 +113,11 @@ absl::StatusOr<std::optional<NodeId>> State::keeper() {
   return keeper;
 }
 
-absl::Status State::SetKeeper(const NodeId& node) { return db_->Run("UPDATE local SET keeper = ?", ToBlob(node)); }
+absl::Status State::SetKeeper(const NodeId& node) {
+  GDF_RETURN_IF_ERROR(db_->Run("UPDATE local_ballot SET abstains = 1 WHERE EXISTS (SELECT 1 FROM local WHERE keeper <> ?)",
+                               ToBlob(node)));
+  return db_->Run("UPDATE local SET keeper = ?", ToBlob(node));
+}
 
 absl::Status State::CheckNewestEntries(uint64_t max_bytes) {
   GDF_ASSIGN_OR_RETURN(store::Rows rows,

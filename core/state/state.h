@@ -109,7 +109,8 @@ class State {
   // Hash of everything that Apply determines; equal for equal logs. Reads all of it.
   absl::StatusOr<Digest> StateDigest() { return rows_->Compute(); }
 
-  // The node that keeps this copy, which is no part of the network's state: none until SetKeeper.
+  // The node that keeps this copy, which is no part of the network's state: none until SetKeeper. Another keeper has not
+  // promised what the one before did: it abstains.
   absl::StatusOr<std::optional<NodeId>> keeper();
   absl::Status SetKeeper(const NodeId& node);
 

@@ -54,6 +54,7 @@ std::string Encode(const WatchUpdate& message) {
     out.set_has_presence(true);
     for (const NodeId& id : *message.online) out.add_online(Raw(id.digest()));
   }
+  if (message.leader) out.set_leader(Raw(message.leader->digest()));
   return out.SerializeAsString();
 }
 
@@ -110,6 +111,10 @@ absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
       GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
       out.online->push_back(NodeId(digest));
     }
+  }
+  if (!in.leader().empty()) {
+    GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(in.leader()));
+    out.leader.emplace(digest);
   }
   return out;
 }

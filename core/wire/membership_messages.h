@@ -43,6 +43,7 @@ struct WatchUpdate {
   Digest log_digest;  // of the coordinator's log up to the last of these entries: a member whose
                       // log forks sees it
   std::optional<std::vector<NodeId>> online;  // when it changed
+  std::optional<NodeId> leader;               // with `online`: who leads the coordinators
 };
 
 // A member asks another for a chunk or a manifest of a job.

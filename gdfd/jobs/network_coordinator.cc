@@ -43,15 +43,19 @@ Task<absl::Status> NetworkCoordinator::Record(wire::CommandBody body) {
 Task<absl::Status> NetworkCoordinator::RequestEpoch(rounds::EpochRequest request) {
   wire::EpochCall call{request.job, request.current, std::move(request.lost),
                        std::move(request.reason), request.leaving};
-  if (Scheduler* scheduler = scheduler_())
-    co_return co_await scheduler->RequestEpoch(transport_.self(), std::move(call));
-  GDF_CO_ASSIGN_OR_RETURN(state::Network network, state_.network());
-  absl::Status last = absl::UnavailableError("no coordinator is known");
-  for (const NodeId& coordinator : network.coordinators) {
-    absl::StatusOr<Buffer> reply = co_await transport_.Call(
-        coordinator, "jobs.request_epoch", Buffer(wire::Encode(call)), kEpochTimeout);
-    last = reply.status();
-    if (last.code() != absl::StatusCode::kUnavailable) break;
+  absl::Status last = absl::UnavailableError("no coordinator leads, as far as is known here");
+  for (const NodeId& coordinator : membership_.Coordinators()) {
+    absl::Status asked = absl::UnimplementedError("nothing is scheduled here");
+    if (coordinator != transport_.self()) {
+      absl::StatusOr<Buffer> reply = co_await transport_.Call(
+          coordinator, "jobs.request_epoch", Buffer(wire::Encode(call)), kEpochTimeout);
+      asked = reply.status();
+    } else if (Scheduler* scheduler = scheduler_()) {
+      asked = co_await scheduler->RequestEpoch(transport_.self(), call);
+    }
+    if (absl::IsUnimplemented(asked)) continue;  // another one leads
+    last = asked;
+    if (!absl::IsUnavailable(last)) break;
   }
   co_return last;
 }

@@ -87,6 +87,11 @@ Task<void> Scheduler::Run() {
 }
 
 Task<absl::Status> Scheduler::Work() {
+  if (!membership_.leading()) {
+    pending_.clear();
+    weighed_.reset();
+    co_return absl::OkStatus();
+  }
   GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Job> jobs, state_.jobs());
   const absl::Status ended = co_await EndOverdue(jobs);
   const absl::Status told = co_await TellAbsences(jobs);
@@ -103,6 +108,7 @@ absl::Time Scheduler::Now() const {
 }
 
 absl::Duration Scheduler::UntilNext() const {
+  if (!membership_.leading()) return absl::InfiniteDuration();
   absl::Time overdue = absl::InfiniteFuture();
   for (const auto& [id, at] : overdue_at_) overdue = std::min(overdue, at);
   return std::min(overdue - Now(),
@@ -263,6 +269,9 @@ std::vector<NodeId> Scheduler::Staying(const state::Job& job, const NodeId& from
 }
 
 Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
+  if (!membership_.leading()) {
+    co_return absl::UnimplementedError("this coordinator does not lead");
+  }
   GDF_CO_ASSIGN_OR_RETURN(state::Job job, state_.job(call.job));
   if (job.phase != state::JobPhase::kRunning) {
     co_return absl::FailedPreconditionError(

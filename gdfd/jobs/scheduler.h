@@ -1,4 +1,4 @@
-// The coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
+// The leading coordinator's decisions about jobs: places those that wait, opens epochs that a job's members
 // ask for, refuses what no node can run, ends what has run longer than it may, and puts it into a
 // running job's events when a member is not online. Decides with
 // core/schedule and records with commands; keeps no state of its own beside what it has read of
@@ -28,20 +28,23 @@
 
 namespace gdf::jobs {
 
-// On the executor; on a coordinator only.
+// On the executor; on a coordinator only. Does nothing while that does not lead.
 class Scheduler {
  public:
   // All outlive the scheduler, which works until it is destroyed.
   Scheduler(net::Transport& transport, state::State& state, membership::Membership& membership);
   ~Scheduler();
 
+  // To be called when the coordinator may have begun to lead.
+  void Wake() { wake_.Push(true); }
   // Why a pending job waits; empty when it is not known to.
   std::string WaitingFor(JobId job) const;
   // What the method does, for this node itself: opens the epoch after call.current with the members
   // that schedule::Losses lets stay, and those that are ready to join; the lead stays, or else the
   // first of them leads. OK also when a later epoch is open already; kUnavailable when the members
   // would be the same, or fewer than the job's minimum. A node that is called to the job says by it
-  // that it is ready (Recruiter).
+  // that it is ready (Recruiter). kUnimplemented when this coordinator does not lead: another one
+  // does this.
   Task<absl::Status> RequestEpoch(NodeId from, wire::EpochCall call);
 
  private:

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/trust/invite.h"
@@ -79,6 +80,9 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     reply->set_network_name(network.genesis.name);
     reply->set_coordinator(node_.membership.coordinator());
     reply->set_coordinator_connected(node_.membership.connected());
+    reply->set_coordinators(static_cast<uint32_t>(network.coordinators.size()));
+    if (const auto leader = node_.membership.leader()) reply->set_leader(names.Of(*leader));
+    reply->set_leaderless_seconds(absl::ToDoubleSeconds(node_.membership.Leaderless()));
     const absl::Status expelled = node_.membership.CheckExpelled();
     if (!expelled.ok()) {
       reply->add_warnings(std::string(expelled.message()));
@@ -100,6 +104,13 @@ grpc::Status ControlService::Status(grpc::ServerContext*, const v1::StatusReques
     }
     reply->set_log_index(node_.state.last_applied());
     const std::vector<NodeId> online = node_.membership.Online();
+    for (const NodeId& id : network.coordinators) {
+      if (!node_.membership.connected() || std::binary_search(online.begin(), online.end(), id)) continue;
+      const std::string name = names.Of(id);
+      reply->add_warnings(absl::StrCat("coordinator ", name, " is not online, one of ", network.coordinators.size(),
+                                       ". If it does not come back: gdfctl coordinator remove ", name,
+                                       ", and gdfctl coordinator add another one"));
+    }
     for (const state::Member& member : members) {
       if (member.id == self) {
         reply->set_node_name(member.profile.name);
@@ -170,9 +181,13 @@ grpc::Status ControlService::Leave(grpc::ServerContext*, const v1::LeaveRequest*
       return absl::FailedPreconditionError("this node is in no network");
     listed = node_.membership.CheckExpelled().ok();
     if (node_.membership.coordinator()) {
+      GDF_ASSIGN_OR_RETURN(const state::Network network, node_.state.network());
       return absl::FailedPreconditionError(
-          "this node is the network's coordinator: without it the network ends. To end it, "
-          "stop gdfd and remove its state folder");
+          network.coordinators.size() > 1
+              ? absl::StrCat("this node is one of ", network.coordinators.size(), " coordinators: gdfctl coordinator remove ",
+                             node_.membership.profile().name, " first")
+              : "this node is the network's coordinator: without it the network ends. To end it, "
+                "stop gdfd and remove its state folder");
     }
     return absl::OkStatus();
   });
@@ -303,12 +318,31 @@ grpc::Status ControlService::ListNodes(grpc::ServerContext*, const v1::ListNodes
       node->set_online(member.id == node_.transport.self() ||
                        std::binary_search(online.begin(), online.end(), member.id));
       const net::TrafficCounters counters = node_.transport.counters(member.id);
+      node->set_leads(node_.membership.leader() == member.id);
       node->set_rtt_seconds(absl::ToDoubleSeconds(counters.rtt));
       node->set_bytes_sent(counters.bytes_sent);
       node->set_bytes_received(counters.bytes_received);
     }
     return absl::OkStatus();
   }));
+}
+
+absl::Status ControlService::CheckQuorum(const state::Member& node, bool added) {
+  GDF_ASSIGN_OR_RETURN(const state::Network network, node_.state.network());
+  std::vector<NodeId> chosen = network.coordinators;
+  std::erase(chosen, node.id);
+  if (added) chosen.push_back(node.id);
+  const std::vector<NodeId> online = node_.membership.Online();
+  std::vector<std::string> offline;
+  for (const NodeId& id : chosen) {
+    if (!std::binary_search(online.begin(), online.end(), id)) offline.push_back(Names().Of(id));
+  }
+  if ((chosen.size() - offline.size()) * 2 > chosen.size() && (!added || node_.membership.IsOnline(node.id))) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("of the ", chosen.size(), " coordinators that there would be, most must be online, and one that is added; ",
+                   absl::StrJoin(offline, ", "), offline.size() == 1 ? " is not" : " are not"));
 }
 
 grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNodeRequest* request,
@@ -328,6 +362,15 @@ grpc::Status ControlService::ChangeNode(grpc::ServerContext*, const v1::ChangeNo
       absl::StatusOr<trust::RoleSet> roles = trust::RoleSet::Parse(request->roles());
       if (!roles.ok()) return ToGrpc(roles.status());
       return ToGrpc(Propose(wire::SetRole{member->id, roles->bits()}).status());
+    }
+    case v1::ChangeNodeRequest::CHANGE_ADD_COORDINATOR:
+    case v1::ChangeNodeRequest::CHANGE_REMOVE_COORDINATOR: {
+      const bool added = request->change() == v1::ChangeNodeRequest::CHANGE_ADD_COORDINATOR;
+      const absl::Status quorum = bridge_.OnExecutor([&] { return CheckQuorum(*member, added); });
+      if (!quorum.ok()) return ToGrpc(quorum);
+      wire::CommandBody change = wire::RemoveCoordinator{member->id};
+      if (added) change = wire::AddCoordinator{member->id};
+      return ToGrpc(Propose(std::move(change)).status());
     }
     default:
       return ToGrpc(absl::InvalidArgumentError("no change is named"));

@@ -135,6 +135,9 @@ class ControlService final : public control::v1::Control::Service {
 
   // PERMISSION_DENIED for those who may only look.
   absl::Status CheckOperator(const char* what) const;
+  // kFailedPrecondition unless most of the coordinators are online once `node` is one, or is none any more: else nothing
+  // would be decided from then on. On the executor.
+  absl::Status CheckQuorum(const state::Member& node, bool added);
   // Has a command recorded; its verdict as the status.
   absl::StatusOr<wire::CommandResult> Propose(wire::CommandBody body);
   // Whether this node's next key is recorded, or was taken since the network refused the old one: its

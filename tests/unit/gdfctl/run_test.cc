@@ -249,6 +249,45 @@ TEST_CASE("The daemon's refusals keep their codes") {
   CHECK(gdfd.change_request.change() == v1::ChangeNodeRequest::CHANGE_BAN);
 }
 
+TEST_CASE("Coordinators are chosen and listed") {
+  FakeGdfd gdfd;
+  CHECK(RunOn(gdfd, {"coordinator", "add", "beta"}).code == 0);
+  CHECK(gdfd.change_request.node() == "beta");
+  CHECK(gdfd.change_request.change() == v1::ChangeNodeRequest::CHANGE_ADD_COORDINATOR);
+  CHECK(RunOn(gdfd, {"coordinator", "remove", "beta"}).code == 0);
+  CHECK(gdfd.change_request.change() == v1::ChangeNodeRequest::CHANGE_REMOVE_COORDINATOR);
+  for (const char* name : {"alpha", "beta", "gamma"}) gdfd.nodes_reply.add_nodes()->set_name(name);
+  for (const int i : {0, 1}) gdfd.nodes_reply.mutable_nodes(i)->set_coordinator(true);
+  gdfd.nodes_reply.mutable_nodes(1)->set_leads(true);
+  const json listed = json::parse(RunOn(gdfd, {"--json", "coordinator", "list"}).out)["coordinators"];
+  REQUIRE(listed.size() == 2);
+  CHECK(listed[0]["leads"] == false);
+  CHECK(listed[1]["name"] == "beta");
+  CHECK(listed[1]["leads"] == true);
+}
+
+TEST_CASE("Status says what part a node has among several coordinators") {
+  FakeGdfd gdfd;
+  v1::StatusReply& status = gdfd.status_reply;
+  status.set_node_name("alpha");
+  status.set_network_id("n");
+  status.set_network_name("my-net");
+  status.set_coordinator(true);
+  status.set_coordinator_connected(true);
+  status.set_coordinators(3);
+  status.set_leader("alpha");
+  CHECK(RunOn(gdfd, {"status"}).out.find("one of 3 coordinators (leads)") != std::string::npos);
+  status.set_leader("beta");
+  CHECK(RunOn(gdfd, {"status"}).out.find("one of 3 coordinators (beta leads)") != std::string::npos);
+  status.set_leader("");
+  status.set_leaderless_seconds(12);
+  CHECK(RunOn(gdfd, {"status"}).out.find("one of 3 coordinators (none leads for 12 s, and nothing is decided)") !=
+        std::string::npos);
+  status.set_coordinator(false);
+  status.set_leader("beta");
+  CHECK(RunOn(gdfd, {"status"}).out.find("connected to one of 3 coordinators (beta leads)") != std::string::npos);
+}
+
 TEST_CASE("Submit uploads, prints the job's id and passes the token on") {
   FakeGdfd gdfd;
   gdfd.submit_reply.set_job("j7");

@@ -26,6 +26,34 @@ TEST_CASE("A node in no network says so, and what to do") {
   CHECK(client->ListJobs()->empty());
 }
 
+TEST_CASE("Coordinators are chosen by the control API, while enough of them are online") {
+  LoopThread loop;
+  ServiceNode n1(loop, 1);
+  auto n2 = std::make_unique<ServiceNode>(loop, 2), n3 = std::make_unique<ServiceNode>(loop, 3);
+  const auto c1 = n1.Client();
+  REQUIRE(c1->CreateNetwork("my-net").ok());
+  const auto invite = c1->CreateInvite("contributor", absl::Hours(24), 2);
+  REQUIRE(n2->Client()->Join(invite->text, "zwei").ok());
+  REQUIRE(n3->Client()->Join(invite->text, "drei").ok());
+  CHECK(Says(n2->Client()->ChangeNode("zwei", control::NodeChange::kAddCoordinator),
+             StatusCode::kPermissionDenied, "admin"));
+  const absl::Status added = c1->ChangeNode("zwei", control::NodeChange::kAddCoordinator);
+  INFO(added);
+  REQUIRE(added.ok());
+  CHECK(loop.Comes([&] { return n1.member().membership().leader() && n2->member().membership().leader(); }));
+  const auto status = n2->Client()->Status();
+  CHECK(status->coordinator);
+  CHECK(status->coordinators == 2);
+  CHECK_FALSE(status->leader.empty());
+  CHECK(Says(n2->Client()->Leave().status(), StatusCode::kFailedPrecondition, "gdfctl coordinator remove"));
+  n3.reset();
+  CHECK(loop.Comes([&] { return n1.member().membership().Online().size() == 2; }));
+  CHECK(Says(c1->ChangeNode("drei", control::NodeChange::kAddCoordinator), StatusCode::kFailedPrecondition, "drei"));
+  REQUIRE(c1->ChangeNode("zwei", control::NodeChange::kRemoveCoordinator).ok());
+  CHECK(c1->Status()->coordinators == 1);
+  CHECK(c1->Status()->leader == c1->Status()->node_name);
+}
+
 TEST_CASE("Create, invite, join, list, change and remove by the control API") {
   LoopThread loop;
   ServiceNode n1(loop, 1), n2(loop, 2);

@@ -112,5 +112,15 @@ TEST_CASE("promises are kept over a restart, and begin anew with other coordinat
   CHECK_FALSE(ballot.abstains);
 }
 
+TEST_CASE("a copy that another node takes over has not promised what that node has") {
+  World w;
+  w.Found();
+  REQUIRE(w.state->SetKeeper(IdOf("c")).ok());
+  REQUIRE(w.state->SetKeeper(IdOf("c")).ok());
+  CHECK_FALSE(w.state->ballot()->abstains);
+  REQUIRE(w.state->SetKeeper(IdOf("a")).ok());
+  CHECK(w.state->ballot()->abstains);
+}
+
 }  // namespace
 }  // namespace gdf::state
