@@ -81,11 +81,10 @@ std::vector<NodeId> Membership::Coordinators() {
   } else if (absl::StatusOr<state::Network> network = env_.state.network(); network.ok()) {
     ids = network->coordinators;
   }
-  const NodeId self = env_.transport.self();
-  std::stable_partition(ids.begin(), ids.end(), [&](const NodeId& id) {
-    return id == self || env_.transport.Connected(id);
-  });
   std::stable_partition(ids.begin(), ids.end(), [&](const NodeId& id) { return id == leader(); });
+  std::stable_partition(ids.begin(), ids.end(), [&](const NodeId& id) {
+    return id == env_.transport.self() || env_.transport.Connected(id);
+  });
   return ids;
 }
 

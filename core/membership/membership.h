@@ -85,7 +85,10 @@ class Membership {
   // Decides for the network: consensus::Replica::leading.
   bool leading() const { return replica_.leading(); }
   // Who does, as far as is known.
-  std::optional<NodeId> leader() const { return coordinator_ ? replica_.leader() : leader_; }
+  std::optional<NodeId> leader() const {
+    if (coordinator_) return replica_.leader();
+    return following_ ? leader_ : std::nullopt;
+  }
   // On a coordinator: since it heard one; else zero.
   absl::Duration Leaderless() const {
     return coordinator() ? replica_.Leaderless() : absl::ZeroDuration();

@@ -317,6 +317,49 @@ TEST_CASE("of two coordinators the leader goes, and the other one hears it from 
   }
 }
 
+TEST_CASE("coordinators are chosen anew in the midst of crashes and cuts: every acknowledged command stays, once, in one order") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    Cluster cluster(seed, 5, 1 + static_cast<int>(seed % 3));
+    SeededRng rng(seed ^ 0xc001);
+    const auto members_follow = [&] {
+      for (int i = 0; i < 5; ++i) {
+        if (cluster.up(i) && !cluster.coordinates(i)) cluster.CatchUp(i);
+      }
+    };
+    for (int step = 0; step < 50; ++step) {
+      const int node = static_cast<int>(rng.Below(5)), other = static_cast<int>(rng.Below(5));
+      switch (rng.Below(8)) {
+        case 0: cluster.Start(wire::AddCoordinator{Cluster::Id(node)}); break;
+        case 1: cluster.Start(wire::RemoveCoordinator{Cluster::Id(node)}); break;
+        case 2:
+          if (cluster.up(node)) cluster.CrashBeforeCommit(node, 1 + rng.Below(4), absl::Milliseconds(rng.Below(4000)));
+          break;
+        case 3:
+          if (node != other) cluster.Cut(node, other);
+          break;
+        case 4:
+        case 5: cluster.HealAll(); break;
+        default: break;
+      }
+      cluster.Submit("event " + std::to_string(step));
+      cluster.Run(absl::Milliseconds(rng.Below(1500)));
+      members_follow();
+    }
+    cluster.HealAll();
+    for (int i = 0; i < 5; ++i) cluster.CrashBeforeCommit(i, 0, {});
+    REQUIRE(cluster.RunUntil(
+        [&] {
+          members_follow();
+          return cluster.AllAcknowledged();
+        },
+        absl::Minutes(5)));
+    cluster.Run(absl::Seconds(10));
+    members_follow();
+    cluster.CheckLogs();
+  }
+}
+
 TEST_CASE("one that has forgotten its promises follows, and votes again once the coordinators are chosen anew") {
   Cluster cluster(8);
   const int leader = cluster.AwaitLeader(), forgetful = (leader + 1) % 3, third = 3 - leader - forgetful;
