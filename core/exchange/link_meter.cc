@@ -16,8 +16,8 @@ uint64_t LinkMeter::Rate(uint64_t count, absl::Duration took) {
   return static_cast<uint64_t>(std::min(rate, static_cast<double>(wire::kMaxRate)));
 }
 
-LinkMeter::LinkMeter(Counters counters, std::vector<NodeId> peers, std::vector<NodeId> afar, absl::Duration now)
-    : counters_(std::move(counters)), peers_(std::move(peers)), afar_(std::move(afar)), window_begin_(now) {
+LinkMeter::LinkMeter(Counters counters, std::vector<NodeId> peers, absl::Duration now)
+    : counters_(std::move(counters)), peers_(std::move(peers)), window_begin_(now) {
   for (const NodeId& peer : peers_) {
     // Later it would be that of full queues.
     figures_.rtt = std::clamp(counters_(peer).rtt, figures_.rtt, wire::kMaxRtt);
@@ -26,7 +26,7 @@ LinkMeter::LinkMeter(Counters counters, std::vector<NodeId> peers, std::vector<N
 }
 
 void LinkMeter::Read() {
-  for (const NodeId& peer : afar_) traffic_.Read(peer, counters_(peer));
+  for (const NodeId& peer : peers_) traffic_.Read(peer, counters_(peer));
 }
 
 void LinkMeter::EndWindow(absl::Duration now) {

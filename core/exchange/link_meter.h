@@ -13,7 +13,7 @@
 
 namespace gdf::exchange {
 
-// A rate is that of the busiest kWindow, all such peers together: an exchange waits for its slowest member, and what a
+// A rate is that of the busiest kWindow, all peers together: an exchange waits for its slowest member, and what a
 // faster one's link can do shows only while that one is not waiting. Executor only.
 class LinkMeter {
  public:
@@ -24,8 +24,8 @@ class LinkMeter {
   // So many a second, as LinkFigures has it. `took` is more than zero.
   static uint64_t Rate(uint64_t count, absl::Duration took);
 
-  // From now on, with `peers`; rates are of what passes with those `afar`.
-  LinkMeter(Counters counters, std::vector<NodeId> peers, std::vector<NodeId> afar, absl::Duration now);
+  // From now on, with `peers`.
+  LinkMeter(Counters counters, std::vector<NodeId> peers, absl::Duration now);
 
   // A window has passed.
   void EndWindow(absl::Duration now);
@@ -39,7 +39,7 @@ class LinkMeter {
   void Take(const net::TrafficCounters& passed, absl::Duration took);
 
   const Counters counters_;
-  const std::vector<NodeId> peers_, afar_;
+  const std::vector<NodeId> peers_;
   net::TrafficMeter traffic_;
   absl::Duration window_begin_;
   bool had_window_ = false;

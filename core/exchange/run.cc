@@ -165,14 +165,12 @@ void Exchange::Run::Start() {
   });
   done.SetAfter(request.deadline, absl::DeadlineExceededError(absl::StrCat(
                                       "exchange of ", tag().ToString(), " was not complete by its deadline")));
-  std::vector<NodeId> peers, afar;
+  std::vector<NodeId> peers;
   for (uint32_t i = 0; i < size(); ++i) {
-    if (!is_peer(i)) continue;
-    peers.push_back(request.members[i].node);
-    if (request.sites.empty() || request.sites[i] != request.sites[self]) afar.push_back(peers.back());
+    if (is_peer(i)) peers.push_back(request.members[i].node);
   }
   const auto counters = [this](const NodeId& peer) { return context.transport.counters(peer); };
-  link_.emplace(counters, std::move(peers), std::move(afar), context.executor.clock().Monotonic());
+  link_.emplace(counters, std::move(peers), context.executor.clock().Monotonic());
   std::vector<Task<absl::Status>> tasks;
   if (!pieces_.of(self).empty()) tasks.push_back(Own());
   for (uint32_t i = 0; i < size(); ++i) {

@@ -317,7 +317,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   start.codec = Codec();
   start.sites = SitesOf(nodes);
   TellSites(nodes, start.sites);
-  start.shares = member_.tuner().DealShares(nodes, start.sites);
+  if (start.sites.empty()) start.shares = member_.tuner().DealShares(nodes);
   suspicion_.clear();
   for (int tries = 0; tries < kMaxAttempts && Now() < give_up; ++tries) {
     GDF_CO_RETURN_IF_ERROR(CheckMajority());

@@ -75,7 +75,7 @@ absl::Duration ExchangeTime(Form form, const ExchangeLoad& load) {
 
 // A member of rate r with share a is done after S (1 + (N - 2) a) / r. Done together after T S seconds, they own
 // a = (T r - 1) / (N - 2), or none where that is less. The least T with which all shares together are 1:
-std::vector<double> BestShares(const std::vector<Link>& links, const std::vector<double>& most) {
+std::vector<double> BestShares(const std::vector<Link>& links, double max_share) {
   const size_t n = links.size();
   const double equal = 1.0 / static_cast<double>(n);
   std::vector<double> shares(n, equal);
@@ -86,18 +86,18 @@ std::vector<double> BestShares(const std::vector<Link>& links, const std::vector
     slowest = slowest == 0 ? rate : std::min(slowest, rate);
   }
   // Two members move the same bytes however the delta is shared.
-  if (n <= 2) return shares;
+  if (n <= 2 || max_share <= equal) return shares;
   double sum = 0;
   const auto fill = [&](double time) {
     sum = 0;
     for (size_t i = 0; i < n; ++i) {
-      shares[i] = std::clamp((time * Slower(links[i]) - 1) / static_cast<double>(n - 2), 0.0, most[i]);
+      shares[i] = std::clamp((time * Slower(links[i]) - 1) / static_cast<double>(n - 2), 0.0, max_share);
       sum += shares[i];
     }
     return sum;
   };
-  // So long the slowest takes with the largest share that anybody may own.
-  double enough = (1 + static_cast<double>(n - 2) * *std::max_element(most.begin(), most.end())) / slowest, too_little = 0;
+  // With the time that equal shares take, everybody could own at least so much.
+  double enough = (1 + static_cast<double>(n - 2) * equal) / slowest, too_little = 0;
   for (int i = 0; i < 100; ++i) {
     const double middle = (enough + too_little) / 2;
     (fill(middle) >= 1 ? enough : too_little) = middle;

@@ -36,9 +36,9 @@ double BytesMoved(Form form, double packed_bytes, size_t members, double share);
 // From the packed delta at every member to the mean at every member.
 absl::Duration ExchangeTime(Form form, const ExchangeLoad& load);
 
-// The shares of kDirect by which the members, of these links, are done soonest: none above its `most`, which are 1 in
-// all or more. Equal where a link is not known. The sum is 1.
-std::vector<double> BestShares(const std::vector<Link>& links, const std::vector<double>& most);
+// The shares of kDirect by which the members, of these links, are done soonest: none above `max_share`, which is at
+// least 1/N. Equal where a link is not known. The sum is 1.
+std::vector<double> BestShares(const std::vector<Link>& links, double max_share);
 
 }  // namespace gdf::schedule
 

@@ -113,40 +113,19 @@ config::CodecSpec ExchangeTuner::ChooseCodec(absl::Span<const NodeId> members,
   return current;
 }
 
-// Between sites passes what would between as many members: one slice of each shard to its owner's site, and its mean.
-std::vector<uint32_t> ExchangeTuner::DealShares(absl::Span<const NodeId> members,
-                                                absl::Span<const uint32_t> sites) const {
+std::vector<uint32_t> ExchangeTuner::DealShares(absl::Span<const NodeId> members) const {
   if (!Known(members)) return {};
-  const std::vector<Link> links = LoadOf(members).links;
-  std::map<uint32_t, std::vector<size_t>> at_site;
-  for (size_t i = 0; i < members.size(); ++i) at_site[sites.empty() ? static_cast<uint32_t>(i) : sites[i]].push_back(i);
-  ExchangeLoad load;
+  ExchangeLoad load = LoadOf(members);
+  load.rtt = absl::ZeroDuration();
   load.packed_bytes = 1e9;
-  std::vector<double> most;
-  for (const auto& [site, there] : at_site) {
-    Link& link = load.links.emplace_back();
-    for (const size_t i : there) {
-      link.up_bytes_per_sec += links[i].up_bytes_per_sec;
-      link.down_bytes_per_sec += links[i].down_bytes_per_sec;
-    }
-    const double equal = static_cast<double>(there.size()) / static_cast<double>(members.size());
-    load.shares.push_back(equal);
-    most.push_back(std::min(1.0, kMaxShare * equal));
-  }
   const absl::Duration equal = ExchangeTime(Form::kDirect, load);
-  load.shares = BestShares(load.links, most);
+  load.shares = BestShares(load.links, kMaxShare / static_cast<double>(members.size()));
   if (ExchangeTime(Form::kDirect, load) > equal * kWorthDealing) return {};
-  std::vector<double> of_member(members.size());
-  size_t at = 0;
-  for (const auto& [site, there] : at_site) {
-    for (const size_t i : there) of_member[i] = load.shares[at] / static_cast<double>(there.size());
-    ++at;
-  }
   // Rounded so that the sum is whole: each cut between two shards is.
   std::vector<uint32_t> shares;
   double upto = 0;
   uint32_t cut = 0;
-  for (const double share : of_member) {
+  for (const double share : load.shares) {
     upto += share;
     const auto next = static_cast<uint32_t>(std::lround(upto * wire::kSharesWhole));
     shares.push_back(next - cut);

@@ -38,10 +38,8 @@ class ExchangeTuner {
   // Packing and exchange, with the shares below; zero for one member or where nothing is known.
   absl::Duration Predict(absl::Span<const NodeId> members, const config::CodecSpec& codec) const;
 
-  // By member, of wire::kSharesWhole in all; empty: equal, since little is gained otherwise. `sites`: by member, of an
-  // exchange by sites, which have their members' links together and whose members' shares are alike; empty: of one
-  // where everybody is alone.
-  std::vector<uint32_t> DealShares(absl::Span<const NodeId> members, absl::Span<const uint32_t> sites = {}) const;
+  // By member, of wire::kSharesWhole in all; empty: equal, since little is gained otherwise.
+  std::vector<uint32_t> DealShares(absl::Span<const NodeId> members) const;
 
  private:
   static constexpr double kNear = 1.02;

@@ -2,7 +2,7 @@
 // links of a given rate, delay and loss: from the tensor of every node to the mean at every node, encoding included.
 // Prints one JSON line.
 //
-//   exchange_bench [--ranks N] [--mib M] [--codec C] [--deal-shares] [--sites S] [--runs R] [--warmup W] [--idle-s S]
+//   exchange_bench [--ranks N] [--mib M] [--codec C] [--deal-shares | --sites S] [--runs R] [--warmup W] [--idle-s S]
 //                  [--rate-mbit R [--first-mbit F] [--rtt-ms T] [--loss SHARE]] [--congestion-control NAME]
 //
 // --codec auto: before each run one of the codecs that a job chooses among, and with --deal-shares the shares, as a job's
@@ -64,12 +64,6 @@ struct Plan {
   bool clear = false;
   bool chooses() const { return codec == "auto"; }
   uint32_t site(int rank) const { return static_cast<uint32_t>(rank * sites / ranks); }
-  // By rank, of an exchange by sites; none: of one level.
-  std::vector<uint32_t> SitesOfRanks() const {
-    std::vector<uint32_t> of;
-    for (int i = 0; sites > 1 && !one_level && i < ranks; ++i) of.push_back(site(i));
-    return of;
-  }
   uint64_t num_values() const { return static_cast<uint64_t>(mib * (1 << 20) / sizeof(float)); }
 };
 
@@ -244,7 +238,7 @@ class Rank {
     request.members = members_;
     request.codec = codec_;
     request.num_params = tensor_.size();
-    request.sites = plan_.SitesOfRanks();
+    for (int i = 0; plan_.sites > 1 && !plan_.one_level && i < plan_.ranks; ++i) request.sites.push_back(plan_.site(i));
     request.deadline = absl::Minutes(2);
     const absl::Duration start = clock_.Monotonic();
     if (codec_->is_verbatim()) {
@@ -342,7 +336,7 @@ class Lead {
     Order order{};
     const std::string name = codec_.ToString();
     name.copy(order.codec.data(), order.codec.size() - 1);
-    shares_ = plan_.deal_shares ? tuner_.DealShares(members_, plan_.SitesOfRanks()) : std::vector<uint32_t>();
+    shares_ = plan_.deal_shares ? tuner_.DealShares(members_) : std::vector<uint32_t>();
     std::copy(shares_.begin(), shares_.end(), order.shares.begin());
     return order;
   }
@@ -486,8 +480,8 @@ int main(int argc, char** argv) {
   app.add_option("--idle-s", plan.idle_s, "before each measured run")->check(CLI::Range(0.0, 600.0));
   auto* rate = app.add_option("--rate-mbit", plan.rate_mbit, "of each node's link; without it, loopback")->check(CLI::Range(0.1, 1e5));
   app.add_option("--first-mbit", plan.first_mbit, "of rank 0's link, where it is another")->check(CLI::Range(0.1, 1e5))->needs(rate);
-  app.add_flag("--deal-shares", plan.deal_shares, "in proportion to the links, as measured");
-  auto* sites = app.add_option("--sites", plan.sites)->check(CLI::Range(1, 16));
+  auto* deal = app.add_flag("--deal-shares", plan.deal_shares, "in proportion to the links, as measured");
+  auto* sites = app.add_option("--sites", plan.sites)->check(CLI::Range(1, 16))->excludes(deal);
   app.add_flag("--one-level", plan.one_level, "everybody sends to everybody, whatever the sites")->needs(sites);
   app.add_option("--rtt-ms", plan.rtt_ms)->check(CLI::Range(0.0, 2000.0))->needs(rate);
   app.add_option("--loss", plan.loss, "share of packets")->check(CLI::Range(0.0, 0.5))->needs(rate);

@@ -69,11 +69,9 @@ inline std::vector<float> ExpectedMean(const compress::Codec& codec, const std::
 // As above with sites: each piece apart, as its owner makes it of its neighbours' slices and the other sites' means.
 inline std::vector<float> ExpectedMeanOfSites(const compress::Codec& codec, const std::vector<Buffer>& packed,
                                               const std::vector<uint64_t>& tokens, uint64_t count,
-                                              const std::vector<uint32_t>& sites, const std::vector<uint32_t>& lost = {},
-                                              const std::vector<uint32_t>& shares = {}) {
+                                              const std::vector<uint32_t>& sites, const std::vector<uint32_t>& lost = {}) {
   const auto members = static_cast<uint32_t>(packed.size());
-  const ShardPlan plan = shares.empty() ? ShardPlan(count, codec.block(), members) : ShardPlan(count, codec.block(), shares);
-  const Pieces pieces(plan, members, lost);
+  const Pieces pieces(ShardPlan(count, codec.block(), members), members, lost);
   const auto is_lost = [&](uint32_t m) { return std::find(lost.begin(), lost.end(), m) != lost.end(); };
   std::vector<float> mean(count);
   for (uint32_t owner = 0; owner < members; ++owner) {
@@ -193,7 +191,7 @@ inline void CheckAllReduce(const char* codec_name, uint64_t count, const std::ve
   }
   group.executor.RunUntilIdle();
   const std::vector<float> expected = sites.empty() ? ExpectedMean(*codec, packed, tokens, count)
-                                                    : ExpectedMeanOfSites(*codec, packed, tokens, count, sites, {}, shares);
+                                                    : ExpectedMeanOfSites(*codec, packed, tokens, count, sites);
   uint64_t sent = 0;
   uint64_t received = 0;
   for (int i = 0; i < size; ++i) {

@@ -13,10 +13,7 @@ struct Kernel {
   LinkMeter Meter(int peers, absl::Duration now) {
     std::vector<NodeId> ids;
     for (int i = 1; i <= peers; ++i) ids.push_back(TestId(i));
-    return Meter(ids, ids, now);
-  }
-  LinkMeter Meter(std::vector<NodeId> peers, std::vector<NodeId> afar, absl::Duration now) {
-    return LinkMeter([this](const NodeId& peer) { return counters[peer]; }, std::move(peers), std::move(afar), now);
+    return LinkMeter([this](const NodeId& peer) { return counters[peer]; }, std::move(ids), now);
   }
   void Pass(int peer, uint64_t sent, uint64_t received) {
     counters[TestId(peer)].bytes_sent += sent;
@@ -43,22 +40,6 @@ TEST_CASE("a link's rate is that of the busiest window, each direction for itsel
   CHECK(figures.down_bytes_per_sec == 1'000'000);  // 200'000 in 0.2 s
   CHECK(figures.rtt == absl::Milliseconds(70));
   CHECK(figures.values_per_sec == 0);
-}
-
-TEST_CASE("with peers at the same site nothing passes by the link that is measured") {
-  Kernel kernel;
-  kernel.counters[TestId(1)].rtt = absl::Milliseconds(1);
-  kernel.counters[TestId(2)].rtt = absl::Milliseconds(40);
-  LinkMeter meter = kernel.Meter({TestId(1), TestId(2)}, {TestId(2)}, absl::Seconds(5));
-  kernel.Pass(1, 80'000'000, 80'000'000);
-  kernel.Pass(2, 100'000, 200'000);
-  meter.EndWindow(absl::Seconds(5.2));
-  kernel.counters[TestId(1)].min_rtt = absl::Microseconds(200);
-  const wire::LinkFigures figures = meter.Finish(absl::Seconds(5.3));
-  CHECK(figures.up_bytes_per_sec == 500'000);
-  CHECK(figures.down_bytes_per_sec == 1'000'000);
-  CHECK(figures.rtt == absl::Milliseconds(40));
-  CHECK(figures.near == std::vector<NodeId>{TestId(1)});
 }
 
 TEST_CASE("peers on the local network are near, whatever the queues are now") {

@@ -51,7 +51,7 @@ TEST_CASE("a slow node of four owns nothing: it moves one delta instead of one a
   ExchangeLoad load = Load(4, 100 * kMbit);
   load.links[1] = {10 * kMbit, 10 * kMbit};
   const double equal = Seconds(Form::kDirect, load);
-  load.shares = BestShares(load.links, std::vector<double>(4, 0.375));
+  load.shares = BestShares(load.links, 0.375);
   CHECK(load.shares[1] == Approx(0).margin(1e-9));
   CHECK(load.shares[0] == Approx(1.0 / 3));
   CHECK(equal - 0.02 == Approx(1.5 * (Seconds(Form::kDirect, load) - 0.02)));
@@ -61,33 +61,27 @@ TEST_CASE("shares let unequal nodes be done together") {
   // Rates 1, 2 and 3: (T - 1) + (2T - 1) + (3T - 1) = 1, so T = 2/3, and the slowest would own less than nothing.
   // Without it (2T - 1) + (3T - 1) = 1: T = 3/5, of which the others own 1/5 and 4/5.
   const std::vector<Link> links = {{1, 1}, {2, 2}, {3, 3}};
-  std::vector<double> shares = BestShares(links, {1, 1, 1});
+  std::vector<double> shares = BestShares(links, 1);
   CHECK(shares[0] == Approx(0).margin(1e-9));
   CHECK(shares[1] == Approx(0.2));
   CHECK(shares[2] == Approx(0.8));
   // Rates 4, 5 and 6: 15 T - 3 = 1, T = 4/15.
-  shares = BestShares({{4, 4}, {5, 5}, {6, 6}}, {1, 1, 1});
+  shares = BestShares({{4, 4}, {5, 5}, {6, 6}}, 1);
   CHECK(shares[0] == Approx(1.0 / 15));
   CHECK(shares[1] == Approx(5.0 / 15));
   CHECK(shares[2] == Approx(9.0 / 15));
   // None above the limit; what it leaves the others have.
-  shares = BestShares(links, {0.5, 0.5, 0.5});
+  shares = BestShares(links, 0.5);
   CHECK(shares[0] == Approx(0).margin(1e-9));
   CHECK(shares[1] == Approx(0.5));
-  CHECK(shares[2] == Approx(0.5));
-  // Rates 4, 5 and 6 once more, of which the first may own 1/4 and the last 1/2: (4T - 1) + (5T - 1) = 1/2, T = 5/18.
-  shares = BestShares({{4, 4}, {5, 5}, {6, 6}}, {0.25, 1, 0.5});
-  CHECK(shares[0] == Approx(1.0 / 9));
-  CHECK(shares[1] == Approx(7.0 / 18));
   CHECK(shares[2] == Approx(0.5));
 }
 
 TEST_CASE("shares stay equal for two nodes, equal links and links that are not known") {
-  const std::vector<Link> links = {{1, 1}, {2, 2}, {3, 3}};
-  CHECK(BestShares({{1, 1}, {9, 9}}, {1, 1}) == std::vector<double>{0.5, 0.5});
-  CHECK(BestShares({{1, 1}, {2, 2}, {}}, {1, 1, 1}) == std::vector<double>(3, 1.0 / 3));
-  for (const double share : BestShares(links, std::vector<double>(3, 1.0 / 3))) CHECK(share == Approx(1.0 / 3));
-  for (const double share : BestShares(std::vector<Link>(5, {7, 7}), std::vector<double>(5, 1))) CHECK(share == Approx(0.2));
+  CHECK(BestShares({{1, 1}, {9, 9}}, 1) == std::vector<double>{0.5, 0.5});
+  CHECK(BestShares({{1, 1}, {2, 2}, {}}, 1) == std::vector<double>(3, 1.0 / 3));
+  CHECK(BestShares({{1, 1}, {2, 2}, {3, 3}}, 1.0 / 3) == std::vector<double>(3, 1.0 / 3));
+  for (const double share : BestShares(std::vector<Link>(5, {7, 7}), 1)) CHECK(share == Approx(0.2));
 }
 
 // docs/adr/0008: each node on a link of its own.
@@ -102,7 +96,7 @@ TEST_CASE("a ring is never done before the direct form") {
             std::fill_n(load.links.begin(), slow_members, Link{slow * kMbit, fast * kMbit});
             load.packed_bytes = bytes;
             CHECK(ExchangeTime(Form::kDirect, load) <= ExchangeTime(Form::kRing, load) + absl::Nanoseconds(10));
-            load.shares = BestShares(load.links, std::vector<double>(members, 1.5 / static_cast<double>(members)));
+            load.shares = BestShares(load.links, 1.5 / static_cast<double>(members));
             CHECK(std::accumulate(load.shares.begin(), load.shares.end(), 0.0) == Approx(1));
             CHECK(ExchangeTime(Form::kDirect, load) <= ExchangeTime(Form::kRing, load) + absl::Nanoseconds(10));
           }

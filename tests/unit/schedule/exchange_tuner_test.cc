@@ -132,33 +132,6 @@ TEST_CASE("a slow member of four owns nothing; small differences leave shares eq
   for (const size_t i : {0, 2, 3}) CHECK(shares[i] == Approx(wire::kSharesWhole / 3).margin(1));
 }
 
-// Between three sites as between three members: (1 + A) S for a site with the share A.
-TEST_CASE("the slow one of three sites owns nothing, and members of a site own alike") {
-  Lead lead;
-  lead.nodes = Nodes(6);
-  const std::vector<uint32_t> sites = {7, 7, 1, 1, 4, 4};
-  lead.Round(kFp32, 100 * kMbit);
-  CHECK(lead.tuner.DealShares(lead.nodes, sites).empty());
-  // Alone each of the two is slow; together they still have less than half of what another site has.
-  for (int i = 0; i < 20; ++i) {
-    for (const size_t slow : {2, 3}) lead.tuner.Learn(lead.nodes[slow], kFp32, {}, Figures(40 * kMbit));
-  }
-  const std::vector<uint32_t> shares = lead.tuner.DealShares(lead.nodes, sites);
-  REQUIRE(shares.size() == 6);
-  CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == wire::kSharesWhole);
-  for (const size_t i : {2, 3}) CHECK(shares[i] == 0);
-  for (const size_t i : {0, 1, 4, 5}) CHECK(shares[i] == Approx(wire::kSharesWhole / 4).margin(1));
-  SECTION("of two sites, as much passes whoever owns what") {
-    CHECK(lead.tuner.DealShares(lead.nodes, {{1, 1, 2, 2, 1, 1}}).empty());
-  }
-  SECTION("a site of which one member was measured is known") {
-    ExchangeTuner tuner({kFp32}, kValues);
-    for (const size_t i : {0, 2, 4}) tuner.Learn(lead.nodes[i], kFp32, {}, Figures(i == 2 ? 10 * kMbit : 100 * kMbit));
-    CHECK(tuner.DealShares(lead.nodes, sites)[2] == 0);
-    CHECK(tuner.DealShares(lead.nodes).empty());  // three links are not known
-  }
-}
-
 TEST_CASE("whatever members say of themselves, no share is above the bound and none is lost") {
   for (int seed = 0; seed < 300; ++seed) {
     const auto count = static_cast<size_t>(2 + seed % 15);
@@ -168,9 +141,7 @@ TEST_CASE("whatever members say of themselves, no share is above the bound and n
       const uint64_t rate = uint64_t{1} << (static_cast<uint64_t>(seed) * 7919 + i * i * 104729) % 40;
       tuner.Learn(nodes[i], kInt8, {}, {rate, seed % 3 == 0 ? wire::kMaxRate : rate, {}, rate});
     }
-    std::vector<uint32_t> sites;
-    for (size_t i = 0; i < count && seed % 2 == 0; ++i) sites.push_back(static_cast<uint32_t>(i * i % 5));
-    const std::vector<uint32_t> shares = tuner.DealShares(nodes, sites);
+    const std::vector<uint32_t> shares = tuner.DealShares(nodes);
     if (shares.empty()) continue;
     CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == wire::kSharesWhole);
     for (const uint32_t share : shares) {
