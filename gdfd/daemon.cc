@@ -209,7 +209,7 @@ absl::Status Daemon::Parts::OpenNetwork() {
   const std::vector<std::string>& bound = transport->listen_addresses();
   node = std::make_unique<Node>(Node{
       executor, rng, files, config, *key, *state, *transport, *membership, chunks, *jobs,
-      [this] { return scheduler.get(); }, [this] { ServeScheduling(); },
+      [this] { return membership->leading() ? scheduler.get() : nullptr; }, [this] { ServeScheduling(); },
       [this](const std::string& why) { End(absl::AbortedError(why)); },
       config.state_dir, bound, AdvertisedAddresses(config, bound), {}, {}, clock.Now()});
   membership->OnRole([this] { ServeScheduling(); });

@@ -32,7 +32,7 @@ struct Node {
   membership::Membership& membership;
   std::shared_ptr<store::ChunkStore> chunks;  // any thread
   jobs::JobHost& jobs;
-  // The scheduler when this node is a coordinator, else null.
+  // The scheduler when this node is the coordinator that leads, else null.
   std::function<jobs::Scheduler*()> scheduler;
   // After this node has founded a network.
   std::function<void()> on_founded;

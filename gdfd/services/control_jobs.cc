@@ -113,9 +113,9 @@ v1::Job ControlService::Describe(const state::Job& job, const NodeNames& names) 
   }
   if (job.phase == state::JobPhase::kPending) {
     jobs::Scheduler* scheduler = node_.scheduler();
-    out.set_reason(scheduler && node_.membership.leading() ? scheduler->WaitingFor(job.id)
+    out.set_reason(scheduler                       ? scheduler->WaitingFor(job.id)
                    : node_.membership.connected() ? "waits to be placed; gdfctl job show on the coordinator says for what"
-                                                  : "waits for a coordinator, which is not reachable from here, to place it");
+                                                   : "waits for a coordinator, which is not reachable from here, to place it");
   }
   if (job.phase == state::JobPhase::kRunning) {
     std::vector<std::string> parts;
