@@ -459,11 +459,18 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::Propose(wire::CommandBody 
   // The request id makes a repetition harmless, so what failed on its way is asked again until the
   // time is up.
   absl::Duration pause = kFirstRetry;
+  bool asked_before = false;
   while (true) {
     for (const NodeId& coordinator : Coordinators()) {
       const absl::Duration left = end - env_.executor.clock().Monotonic();
       if (left <= absl::ZeroDuration()) break;
-      result = co_await ProposeTo(coordinator, command, left);
+      const bool was_there = env_.transport.Connected(coordinator);
+      absl::StatusOr<wire::CommandResult> asked = co_await ProposeTo(coordinator, command, left);
+      // That the time ran out says less than why nobody was there before.
+      const bool nobody = !was_there && !env_.transport.Connected(coordinator);
+      if (asked_before && nobody && absl::IsDeadlineExceeded(asked.status())) break;
+      result = std::move(asked);
+      asked_before = true;
       if (!absl::IsUnavailable(result.status())) break;
     }
     if (!absl::IsUnavailable(result.status())) break;
