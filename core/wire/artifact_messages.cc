@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
+#include "core/wire/parse.h"
 #include "proto/artifacts.pb.h"
 
 namespace gdf::wire {
@@ -33,24 +34,18 @@ std::string Encode(const ArtifactHeader& message) {
   }
   out.set_num_params(message.num_params);
   out.set_round(message.round.value);
-  out.set_theta(std::string(AsString(message.theta.span())));
+  out.set_theta(Raw(message.theta));
   if (message.commit) out.set_commit(EncodeCommit(*message.commit));
   return out.SerializeAsString();
 }
 
 absl::StatusOr<ArtifactCall> DecodeArtifactCall(std::string_view bytes) {
-  v1::ArtifactCall in;
-  if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError("malformed artifact call");
-  }
+  GDF_ASSIGN_OR_RETURN(v1::ArtifactCall in, ParseMessage<v1::ArtifactCall>(bytes, "artifact call"));
   return ArtifactCall{JobId{in.job()}, RoundId{in.checkpoint()}};
 }
 
 absl::StatusOr<ArtifactHeader> DecodeArtifactHeader(std::string_view bytes) {
-  v1::ArtifactHeader in;
-  if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError("malformed artifact header");
-  }
+  GDF_ASSIGN_OR_RETURN(v1::ArtifactHeader in, ParseMessage<v1::ArtifactHeader>(bytes, "artifact header"));
   if (static_cast<size_t>(in.files_size()) > kMaxArtifactFiles) {
     return absl::InvalidArgumentError(absl::StrCat("artifact header with ", in.files_size(),
                                                    " files, at most ", kMaxArtifactFiles,

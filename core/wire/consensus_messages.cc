@@ -5,20 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
+#include "core/wire/parse.h"
 #include "core/wire/state_commands.h"
 #include "proto/consensus.pb.h"
 
 namespace gdf::wire {
 namespace {
-
-template <typename Message>
-absl::StatusOr<Message> Parse(std::string_view bytes, const char* name) {
-  Message message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat("malformed ", name));
-  }
-  return message;
-}
 
 absl::Status CheckNumber(const char* name, uint64_t value, uint64_t limit) {
   if (value <= limit) return absl::OkStatus();
@@ -44,7 +36,7 @@ absl::StatusOr<std::vector<std::string>> Take(Entries& entries) {
 
 void Put(const LogPart& part, v1::LogPart* to) {
   to->set_after(part.after);
-  to->set_chain(std::string(AsString(part.chain.span())));
+  to->set_chain(Raw(part.chain));
   for (const std::string& entry : part.entries) to->add_entries(entry);
 }
 
@@ -108,7 +100,7 @@ std::string Encode(const LeadAnswer& message) {
 }
 
 absl::StatusOr<VoteCall> DecodeVoteCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::VoteCall in, Parse<v1::VoteCall>(bytes, "vote call"));
+  GDF_ASSIGN_OR_RETURN(v1::VoteCall in, ParseMessage<v1::VoteCall>(bytes, "vote call"));
   GDF_RETURN_IF_ERROR(CheckHeader(in));
   GDF_RETURN_IF_ERROR(CheckNumber("accepted", in.accepted(), kMaxTerm));
   GDF_RETURN_IF_ERROR(CheckNumber("last", in.last(), kMaxLogIndex));
@@ -117,7 +109,7 @@ absl::StatusOr<VoteCall> DecodeVoteCall(std::string_view bytes) {
 }
 
 absl::StatusOr<VoteAnswer> DecodeVoteAnswer(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::VoteAnswer in, Parse<v1::VoteAnswer>(bytes, "vote answer"));
+  GDF_ASSIGN_OR_RETURN(v1::VoteAnswer in, ParseMessage<v1::VoteAnswer>(bytes, "vote answer"));
   GDF_RETURN_IF_ERROR(CheckHeader(in));
   VoteAnswer out{in.since(), in.term(), in.granted(), std::nullopt};
   GDF_ASSIGN_OR_RETURN(out.news, TakeNews(in));
@@ -125,7 +117,7 @@ absl::StatusOr<VoteAnswer> DecodeVoteAnswer(std::string_view bytes) {
 }
 
 absl::StatusOr<LeadCall> DecodeLeadCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::LeadCall in, Parse<v1::LeadCall>(bytes, "lead call"));
+  GDF_ASSIGN_OR_RETURN(v1::LeadCall in, ParseMessage<v1::LeadCall>(bytes, "lead call"));
   GDF_RETURN_IF_ERROR(CheckHeader(in));
   GDF_RETURN_IF_ERROR(CheckNumber("applied", in.applied(), kMaxLogIndex));
   LeadCall out;
@@ -139,7 +131,7 @@ absl::StatusOr<LeadCall> DecodeLeadCall(std::string_view bytes) {
 }
 
 absl::StatusOr<LeadAnswer> DecodeLeadAnswer(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::LeadAnswer in, Parse<v1::LeadAnswer>(bytes, "lead answer"));
+  GDF_ASSIGN_OR_RETURN(v1::LeadAnswer in, ParseMessage<v1::LeadAnswer>(bytes, "lead answer"));
   GDF_RETURN_IF_ERROR(CheckHeader(in));
   GDF_RETURN_IF_ERROR(CheckNumber("applied", in.applied(), kMaxLogIndex));
   GDF_RETURN_IF_ERROR(CheckNumber("holds", in.holds(), kMaxLogIndex));

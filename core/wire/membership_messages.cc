@@ -4,27 +4,13 @@
 #include "core/base/encoding.h"
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
+#include "core/wire/parse.h"
 #include "proto/membership.pb.h"
 
 namespace gdf::wire {
-namespace {
-
-template <typename Message>
-absl::StatusOr<Message> Parse(std::string_view bytes, const char* name) {
-  Message message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat("malformed ", name));
-  }
-  return message;
-}
-
-std::string Raw(const Digest& digest) { return std::string(AsString(digest.span())); }
-
-}  // namespace
-
 std::string Encode(const JoinCall& message) {
   v1::JoinCall out;
-  out.set_network_id(Raw(message.network.digest()));
+  out.set_network_id(Raw(message.network));
   out.set_command(message.command);
   return out.SerializeAsString();
 }
@@ -52,9 +38,9 @@ std::string Encode(const WatchUpdate& message) {
   out.set_log_digest(Raw(message.log_digest));
   if (message.online) {
     out.set_has_presence(true);
-    for (const NodeId& id : *message.online) out.add_online(Raw(id.digest()));
+    for (const NodeId& id : *message.online) out.add_online(Raw(id));
   }
-  if (message.leader) out.set_leader(Raw(message.leader->digest()));
+  if (message.leader) out.set_leader(Raw(*message.leader));
   return out.SerializeAsString();
 }
 
@@ -69,32 +55,32 @@ std::string Encode(const EpochCall& message) {
   v1::EpochCall out;
   out.set_job(message.job.value);
   out.set_current(message.current.value);
-  for (const NodeId& id : message.lost) out.add_lost(Raw(id.digest()));
+  for (const NodeId& id : message.lost) out.add_lost(Raw(id));
   out.set_reason(SafeText(message.reason, kMaxEpochReasonBytes));
   out.set_leaving(static_cast<uint32_t>(message.leaving));
   return out.SerializeAsString();
 }
 
 absl::StatusOr<JoinCall> DecodeJoinCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::JoinCall in, Parse<v1::JoinCall>(bytes, "join call"));
+  GDF_ASSIGN_OR_RETURN(v1::JoinCall in, ParseMessage<v1::JoinCall>(bytes, "join call"));
   GDF_ASSIGN_OR_RETURN(Digest network, Digest::FromBytes(in.network_id()));
   return JoinCall{NetworkId(network), in.command()};
 }
 
 absl::StatusOr<JoinAnswer> DecodeJoinAnswer(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::JoinAnswer in, Parse<v1::JoinAnswer>(bytes, "join answer"));
+  GDF_ASSIGN_OR_RETURN(v1::JoinAnswer in, ParseMessage<v1::JoinAnswer>(bytes, "join answer"));
   return JoinAnswer{in.result(), in.genesis()};
 }
 
 absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::WatchCall in, Parse<v1::WatchCall>(bytes, "watch call"));
+  GDF_ASSIGN_OR_RETURN(v1::WatchCall in, ParseMessage<v1::WatchCall>(bytes, "watch call"));
   if (in.from_index() == 0)
     return absl::InvalidArgumentError("watch call: the log begins at index 1");
   return WatchCall{in.from_index()};
 }
 
 absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::WatchUpdate in, Parse<v1::WatchUpdate>(bytes, "watch update"));
+  GDF_ASSIGN_OR_RETURN(v1::WatchUpdate in, ParseMessage<v1::WatchUpdate>(bytes, "watch update"));
   if (static_cast<size_t>(in.entries_size()) > kMaxEntriesPerUpdate ||
       static_cast<size_t>(in.online_size()) > kMaxOnlineNodes) {
     return absl::InvalidArgumentError(absl::StrCat("watch update with ", in.entries_size(),
@@ -120,13 +106,13 @@ absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
 }
 
 absl::StatusOr<ChunkCall> DecodeChunkCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::ChunkCall in, Parse<v1::ChunkCall>(bytes, "chunk call"));
+  GDF_ASSIGN_OR_RETURN(v1::ChunkCall in, ParseMessage<v1::ChunkCall>(bytes, "chunk call"));
   GDF_ASSIGN_OR_RETURN(Digest id, Digest::FromBytes(in.id()));
   return ChunkCall{JobId{in.job()}, id};
 }
 
 absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes) {
-  GDF_ASSIGN_OR_RETURN(v1::EpochCall in, Parse<v1::EpochCall>(bytes, "epoch call"));
+  GDF_ASSIGN_OR_RETURN(v1::EpochCall in, ParseMessage<v1::EpochCall>(bytes, "epoch call"));
   if (static_cast<size_t>(in.lost_size()) > kMaxLostNodes ||
       in.reason().size() > kMaxEpochReasonBytes) {
     return absl::InvalidArgumentError(absl::StrCat("epoch call with ", in.lost_size(),

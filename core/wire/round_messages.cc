@@ -9,6 +9,7 @@
 #include "core/base/name.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/wire/parse.h"
 #include "proto/round.pb.h"
 
 namespace gdf::wire {
@@ -304,19 +305,14 @@ absl::Status Get(const pb::Prepared& in, Prepared* out) {
 }
 
 template <typename Message>
-absl::Status Parse(std::string_view what, absl::Span<const uint8_t> bytes, Message* out) {
-  if (bytes.size() > kMaxMessageBytes) return Bad(what, "is larger than 1 MiB");
-  if (!out->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return Bad(what, "is not well-formed");
-  }
-  return absl::OkStatus();
+absl::StatusOr<Message> Parse(std::string_view what, absl::Span<const uint8_t> bytes) {
+  return ParseMessage<Message>(AsString(bytes), what, kMaxMessageBytes);
 }
 
 // Parses `bytes` as the protobuf Message and converts it to the domain value.
 template <typename Message, typename Value>
 absl::StatusOr<Value> Decode(std::string_view what, absl::Span<const uint8_t> bytes) {
-  Message message;
-  GDF_RETURN_IF_ERROR(Parse(what, bytes, &message));
+  GDF_ASSIGN_OR_RETURN(const Message message, Parse<Message>(what, bytes));
   Value value;
   GDF_RETURN_IF_ERROR(Get(message, &value));
   return value;
@@ -332,8 +328,7 @@ absl::StatusOr<Variant> As(const Message& in) {
 }  // namespace
 
 absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes) {
-  pb::RoundRequest in;
-  GDF_RETURN_IF_ERROR(Parse("request", bytes, &in));
+  GDF_ASSIGN_OR_RETURN(const pb::RoundRequest in, Parse<pb::RoundRequest>("request", bytes));
   switch (in.request_case()) {
     case pb::RoundRequest::kEnter:
       return As<Enter, pb::Enter, RoundRequest>(in.enter());
@@ -361,8 +356,7 @@ absl::StatusOr<RoundRequest> DecodeRoundRequest(absl::Span<const uint8_t> bytes)
 }
 
 absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes) {
-  pb::RoundReply in;
-  GDF_RETURN_IF_ERROR(Parse("reply", bytes, &in));
+  GDF_ASSIGN_OR_RETURN(const pb::RoundReply in, Parse<pb::RoundReply>("reply", bytes));
   switch (in.reply_case()) {
     case pb::RoundReply::kEnter:
       return As<EnterReply, pb::EnterReply, RoundReply>(in.enter());
@@ -384,8 +378,7 @@ absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes) {
 }
 
 absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> bytes) {
-  pb::ExchangeHello in;
-  GDF_RETURN_IF_ERROR(Parse("exchange hello", bytes, &in));
+  GDF_ASSIGN_OR_RETURN(const pb::ExchangeHello in, Parse<pb::ExchangeHello>("exchange hello", bytes));
   ExchangeHello hello;
   GDF_RETURN_IF_ERROR(Get(in.tag(), &hello.tag));
   if (in.shard() >= kMaxRoundMembers) return Bad("hello.shard", "is out of range");
@@ -398,15 +391,13 @@ absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> byte
 }
 
 absl::StatusOr<ExchangeHeld> DecodeExchangeHeld(absl::Span<const uint8_t> bytes) {
-  pb::ExchangeHeld in;
-  GDF_RETURN_IF_ERROR(Parse("exchange held", bytes, &in));
+  GDF_ASSIGN_OR_RETURN(const pb::ExchangeHeld in, Parse<pb::ExchangeHeld>("exchange held", bytes));
   if (in.held().size() > kMaxHeldBytes) return Bad("held", "is too long");
   return ExchangeHeld{in.held()};
 }
 
 absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes) {
-  pb::FetchState in;
-  GDF_RETURN_IF_ERROR(Parse("fetch", bytes, &in));
+  GDF_ASSIGN_OR_RETURN(const pb::FetchState in, Parse<pb::FetchState>("fetch", bytes));
   if (in.job() == 0) return Bad("fetch.job", "is 0");
   FetchState fetch;
   fetch.job = JobId{in.job()};

@@ -4,6 +4,7 @@
 #include "core/base/encoding.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/wire/parse.h"
 #include "core/wire/state_commands.h"
 #include "proto/state.pb.h"
 
@@ -12,14 +13,6 @@ namespace gdf::wire {
 namespace pb = ::gdf::state::v1;
 
 namespace {
-
-std::string Raw(const Digest& digest) { return std::string(AsString(digest.span())); }
-std::string Raw(const NodeId& id) { return Raw(id.digest()); }
-std::string Raw(const NetworkId& id) { return Raw(id.digest()); }
-template <size_t n>
-std::string Raw(const std::array<uint8_t, n>& bytes) {
-  return std::string(AsString(bytes));
-}
 
 template <size_t n>
 absl::Status Take(std::string_view field, const std::string& raw, std::array<uint8_t, n>& out) {
@@ -390,20 +383,6 @@ absl::Status GetCommandBody(const pb::Command& from, CommandBody& to) {
       "the command is of no kind that this version knows; a newer version may have made it");
 }
 
-// ParseFromString for bytes from a peer.
-template <typename Message>
-absl::Status Parse(std::string_view what, std::string_view bytes, Message& message) {
-  if (bytes.size() > kMaxCommandBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a ", ToAbsl(what), " has ", bytes.size(),
-                                                   " bytes, at most ", kMaxCommandBytes, " are allowed"));
-  }
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(bytes.size(), " bytes are not a ", ToAbsl(what), " (proto/state.proto)"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string EncodeCommand(const Command& command) {
@@ -416,8 +395,7 @@ std::string EncodeCommand(const Command& command) {
 }
 
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes) {
-  pb::Command message;
-  GDF_RETURN_IF_ERROR(Parse("command", bytes, message));
+  GDF_ASSIGN_OR_RETURN(const pb::Command message, ParseMessage<pb::Command>(bytes, "command", kMaxCommandBytes));
   Command command;
   GDF_RETURN_IF_ERROR(Take("request", message.request(), command.request));
   GDF_RETURN_IF_ERROR(Take("actor", message.actor(), command.actor));
@@ -437,8 +415,7 @@ std::string EncodeCommandResult(const CommandResult& result) {
 }
 
 absl::StatusOr<CommandResult> DecodeCommandResult(std::string_view bytes) {
-  pb::CommandResult message;
-  GDF_RETURN_IF_ERROR(Parse("command result", bytes, message));
+  GDF_ASSIGN_OR_RETURN(const pb::CommandResult message, ParseMessage<pb::CommandResult>(bytes, "command result", kMaxCommandBytes));
   if (message.code() > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
     return absl::InvalidArgumentError(absl::StrCat("status code ", message.code(), " is not one of 0 to 16"));
   }
@@ -456,8 +433,7 @@ std::string EncodeNodeProfile(const NodeProfile& profile) {
 }
 
 absl::StatusOr<NodeProfile> DecodeNodeProfile(std::string_view bytes) {
-  pb::NodeProfile message;
-  GDF_RETURN_IF_ERROR(Parse("node profile", bytes, message));
+  GDF_ASSIGN_OR_RETURN(const pb::NodeProfile message, ParseMessage<pb::NodeProfile>(bytes, "node profile", kMaxCommandBytes));
   NodeProfile profile = Get(message);
   GDF_RETURN_IF_ERROR(CheckNodeProfile(profile));
   return profile;
@@ -470,8 +446,7 @@ std::string EncodeJobInputs(const std::vector<JobInput>& inputs) {
 }
 
 absl::StatusOr<std::vector<JobInput>> DecodeJobInputs(std::string_view bytes) {
-  pb::JobInputs message;
-  GDF_RETURN_IF_ERROR(Parse("list of job inputs", bytes, message));
+  GDF_ASSIGN_OR_RETURN(const pb::JobInputs message, ParseMessage<pb::JobInputs>(bytes, "list of job inputs", kMaxCommandBytes));
   std::vector<JobInput> inputs;
   GDF_RETURN_IF_ERROR(Get(message.inputs(), inputs));
   GDF_RETURN_IF_ERROR(CheckJobInputs(inputs));
@@ -485,8 +460,7 @@ std::string EncodeRoundMetrics(const RoundMetrics& metrics) {
 }
 
 absl::StatusOr<RoundMetrics> DecodeRoundMetrics(std::string_view bytes) {
-  pb::RoundMetrics message;
-  GDF_RETURN_IF_ERROR(Parse("record of round metrics", bytes, message));
+  GDF_ASSIGN_OR_RETURN(const pb::RoundMetrics message, ParseMessage<pb::RoundMetrics>(bytes, "record of round metrics", kMaxCommandBytes));
   RoundMetrics metrics;
   GDF_RETURN_IF_ERROR(Get(message, metrics));
   GDF_RETURN_IF_ERROR(CheckRoundMetrics(metrics));

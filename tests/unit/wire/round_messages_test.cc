@@ -148,7 +148,7 @@ TEST_CASE("no prefix of a round message crashes its decoder or passes for a whol
   Refused(DecodeRoundRequest({}), "request");
   Refused(DecodeRoundReply({}), "reply");
   Refused(DecodeRoundRequest(AsBytes("\xff\xff\xff\xff")), "request");
-  Refused(DecodeRoundRequest(AsBytes(std::string((1 << 20) + 1, 'x'))), "1 MiB");
+  Refused(DecodeRoundRequest(AsBytes(std::string((1 << 20) + 1, 'x'))), "at most 1048576 are allowed");
 }
 
 TEST_CASE("round requests out of bounds are refused by field") {
