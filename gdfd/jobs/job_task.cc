@@ -319,7 +319,7 @@ Task<absl::StatusOr<train::LoadResult>> JobTask::LoadOn(std::vector<train::GpuDe
 }
 
 Task<void> JobTask::AskToJoin() {
-  while (member_ && IsRecruit()) {
+  while (IsRecruit()) {
     rounds::EpochRequest request{job_.id, job_.epoch, {}, "ready to join"};
     const absl::Status asked = co_await coordinator_->RequestEpoch(std::move(request));
     if (!asked.ok()) Log(LogLevel::kWarning, "not_asked_to_join", {{"job", ToString(job_.id)}, {"why", asked}});
@@ -361,12 +361,12 @@ Task<absl::Status> JobTask::RunOnce() {
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   BeginCheckpoints();
   if (going_back_) co_return absl::CancelledError("rolled back");
+  TaskScope waiting(world_.executor);
   if (IsRecruit()) {
-    tasks_.Spawn(AskToJoin());
+    waiting.Spawn(AskToJoin());
   } else {
     member_->SetEpoch(EpochOf(job_));
   }
-  TaskScope waiting(world_.executor);
   rounds_end_.emplace(world_.executor);
   waiting.Spawn(PassEnd(member_.get(), *rounds_end_));
   absl::Status end = co_await rounds_end_->Wait();
