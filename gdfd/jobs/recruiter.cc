@@ -73,21 +73,29 @@ Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
   for (const state::Member& member : members) {
     if (member.profile.resources.paused) paused_.insert(member.id);
   }
-  GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
-  const bool weigh = weighed_ != offers || clock_.Monotonic() >= weigh_again_;
-  weighed_ = std::move(offers);
   absl::Status failed;
+  std::vector<const state::Job*> short_of_nodes;
   for (const state::Job& job : jobs) {
     absl::StatusOr<Running*> running = Find(job);
     absl::Status done = running.status();
-    if (running.ok()) done = co_await Work(job, **running, weigh);
+    if (running.ok()) done = co_await Settle(job, **running);
     failed.Update(done);
+    if (done.ok() && (*running)->places > 0) short_of_nodes.push_back(&job);
+  }
+  if (short_of_nodes.empty()) co_return failed;
+  GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
+  const bool changed = weighed_ != offers || clock_.Monotonic() >= weigh_again_;
+  weighed_ = std::move(offers);
+  for (const state::Job* job : short_of_nodes) {
+    Running& running = running_.at(job->id);
+    if (changed || running.unfilled != running.places) failed.Update(co_await Call(*job, running));
   }
   weigh_again_ = Next();
   co_return failed;
 }
 
-Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh) {
+Task<absl::Status> Recruiter::Settle(state::Job job, Running& running) {
+  running.places = 0;
   std::vector<NodeId> with_part = job.members;
   with_part.insert(with_part.end(), job.recruits.begin(), job.recruits.end());
   recruits_.Follow(job.id, with_part, clock_.Monotonic());
@@ -128,8 +136,8 @@ Task<absl::Status> Recruiter::Work(state::Job job, Running& running, bool weigh)
   }
   const bool near_end = present >= static_cast<size_t>(running.spec.nodes.min) &&
                         job.rounds_done + kFewRounds >= job.planned_rounds;
-  if (places == 0 || near_end || (!weigh && running.unfilled == places)) co_return absl::OkStatus();
-  co_return co_await Call(std::move(job), running, places);
+  if (!near_end) running.places = places;
+  co_return absl::OkStatus();
 }
 
 std::vector<NodeId> Recruiter::Wished(const state::Job& job, const Running& running) const {
@@ -160,9 +168,9 @@ Task<absl::Status> Recruiter::Regroup(state::Job job, std::vector<NodeId> member
   co_return opened.status();
 }
 
-Task<absl::Status> Recruiter::Call(state::Job job, Running& running, size_t places) {
-  running.unfilled = places;
-  schedule::Recruits::Vacancy vacancy{job.id, places, schedule::Able(running.request, *weighed_), {}};
+Task<absl::Status> Recruiter::Call(state::Job job, Running& running) {
+  running.unfilled = running.places;
+  schedule::Recruits::Vacancy vacancy{job.id, running.places, schedule::Able(running.request, *weighed_), {}};
   std::erase_if(vacancy.candidates, [&](const NodeId& node) {
     return job.HasPart(node) || absl::c_linear_search(job.excluded, node);
   });

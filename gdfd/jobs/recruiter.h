@@ -61,14 +61,16 @@ class Recruiter {
     std::set<NodeId> ready;
     std::map<NodeId, bool> gone;  // members that their owners' pauses stopped; true: and were seen paused since
     std::optional<uint64_t> changes_after;  // rounds that were done when somebody wished to come or leave
-    std::optional<size_t> unfilled;  // places for which nobody was found, with the offers of weighed_
+    size_t places = 0;               // for which nobody is called
+    std::optional<size_t> unfilled;  // how many there were when the offers of weighed_ were asked
   };
   absl::StatusOr<Running*> Find(const state::Job& job);
-  Task<absl::Status> Work(state::Job job, Running& running, bool weigh);
+  // Takes in and leaves out, dismisses, and counts the places that are left.
+  Task<absl::Status> Settle(state::Job job, Running& running);
   // The members of the next epoch, as far as they wish.
   std::vector<NodeId> Wished(const state::Job& job, const Running& running) const;
   Task<absl::Status> Regroup(state::Job job, std::vector<NodeId> members);
-  Task<absl::Status> Call(state::Job job, Running& running, size_t places);
+  Task<absl::Status> Call(state::Job job, Running& running);
   Task<absl::Status> Record(JobId job, NodeId node, wire::RecruitAction action, std::string reason);
 
   const Clock& clock_;
