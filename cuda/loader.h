@@ -35,6 +35,8 @@ struct Device {
 // Memory of a session's device; must end before its session does.
 class DeviceMemory {
  public:
+  // Memory of the device that another owns, libtorch for one, aligned to 16 bytes.
+  static DeviceMemory Borrow(void* data, uint64_t num_bytes) { return DeviceMemory(data, num_bytes, {nullptr, nullptr}); }
   DeviceMemory(DeviceMemory&&) = default;
   DeviceMemory& operator=(DeviceMemory&&) = default;
 
@@ -44,9 +46,11 @@ class DeviceMemory {
  private:
   friend class Session;
   struct Release {
-    const GdfCudaPlugin* plugin;
+    const GdfCudaPlugin* plugin;  // null: it is another's
     GdfCudaSession* session;
-    void operator()(void* memory) const { plugin->release(session, memory); }
+    void operator()(void* memory) const {
+      if (plugin != nullptr) plugin->release(session, memory);
+    }
   };
   DeviceMemory(void* data, uint64_t num_bytes, Release release)
       : data_(data, release), num_bytes_(num_bytes) {}

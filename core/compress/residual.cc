@@ -15,6 +15,8 @@ namespace {
 
 static_assert(Residual::kPiece % config::CodecSpec::kMaxBlock == 0);
 
+}  // namespace
+
 absl::Status CheckOptions(const ErrorFeedbackOptions& options) {
   if (!(options.beta >= 0.0f && options.beta <= 1.0f)) {
     return absl::InvalidArgumentError(
@@ -27,8 +29,6 @@ absl::Status CheckOptions(const ErrorFeedbackOptions& options) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<Residual> Residual::Create(uint64_t num_params, const ErrorFeedbackOptions& options) {
   GDF_RETURN_IF_ERROR(CheckOptions(options));

@@ -18,6 +18,9 @@ struct ErrorFeedbackOptions {
   double max_norm = 0.0;  // L2 norm above which the contribution is scaled down; 0: never
 };
 
+// kInvalidArgument for options out of range.
+absl::Status CheckOptions(const ErrorFeedbackOptions& options);
+
 // Writes elements `first` and on of a delta to `out`, the same ones whenever it is asked.
 using DeltaSource = absl::FunctionRef<absl::Status(uint64_t first, absl::Span<float> out)>;
 

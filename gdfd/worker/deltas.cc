@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/tensor/flat_buffer.h"
 
@@ -34,10 +35,15 @@ absl::Status CheckWindow(uint64_t want, uint64_t have) {
 
 }  // namespace
 
-absl::Span<const float> Deltas::Part::residual() const {
-  if (low_rank) return low_rank->residual();
-  if (feedback) return feedback->residual();
-  return {};
+absl::Status Deltas::Part::SaveResidual(uint64_t first, absl::Span<float> out) const {
+  if (feedback != nullptr) return feedback->Save(first, out);
+  if (low_rank) {
+    const absl::Span<const float> values = low_rank->residual().subspan(first, out.size());
+    std::copy(values.begin(), values.end(), out.begin());
+  } else {
+    std::fill(out.begin(), out.end(), 0.0f);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Deltas::CheckFragment(uint64_t fragment) const {
@@ -67,16 +73,28 @@ void Deltas::StepsTaken() {
 // The residual outlives a change of codec or options.
 absl::Status Deltas::Use(uint64_t fragment, const compress::CodecSpec& spec,
                          const compress::ErrorFeedbackOptions& options) {
-  Part& part = parts_[fragment];
   GDF_ASSIGN_OR_RETURN(std::unique_ptr<compress::Codec> codec, compress::Codec::Create(spec));
-  if (part.feedback) {
-    GDF_RETURN_IF_ERROR(part.feedback->Use(codec.get(), options));
-  } else {
-    GDF_ASSIGN_OR_RETURN(part.feedback,
-                         compress::ErrorFeedback::Create(fragments_.size(fragment), codec.get(), options));
-  }
-  part.codec = std::move(codec);
-  return absl::OkStatus();
+  std::unique_ptr<Feedback>& feedback = parts_[fragment].feedback;
+  if (feedback == nullptr) feedback = MakeHostFeedback(model_, RangeOf(fragment));
+  return feedback->Use(std::move(codec), options);
+}
+
+ParameterRange Deltas::RangeOf(uint64_t fragment) const { return {fragments_.begin(fragment), fragments_.size(fragment)}; }
+
+absl::Status Deltas::Move(uint64_t fragment, std::unique_ptr<Feedback> to, const compress::CodecSpec& codec,
+                          const compress::ErrorFeedbackOptions& options) {
+  std::unique_ptr<Feedback>& feedback = parts_[fragment].feedback;
+  GDF_ASSIGN_OR_RETURN(tensor::FlatBuffer residual, tensor::FlatBuffer::Zeros(fragments_.size(fragment)));
+  GDF_RETURN_IF_ERROR(feedback->Save(0, residual.span()));
+  std::swap(feedback, to);
+  GDF_RETURN_IF_ERROR(Use(fragment, codec, options));
+  return feedback->Restore(0, residual.span());
+}
+
+// What else is on the device stays there until it has to move.
+void Deltas::LeaveDevice(const absl::Status& why) {
+  Log(LogLevel::kWarning, "deltas_packed_on_the_cpu", {{"why", why}});
+  session_ = nullptr;
 }
 
 // Matrices are of the whole model.
@@ -104,21 +122,14 @@ absl::Status Deltas::Stage(const train::EmitRequest& request, absl::Span<uint8_t
     return absl::FailedPreconditionError(absl::StrCat("emit: the parameters of fragment ", request.fragment,
                                                       " were not applied for round ", request.round.value));
   }
-  const uint64_t begin = fragments_.begin(request.fragment);
-  const auto delta = [&](uint64_t first, absl::Span<float> out) -> absl::Status {
-    GDF_RETURN_IF_ERROR(model_.CopyParameters(begin + first, out));
-    const float* theta = part.theta->floats().data() + first;
-    for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
-    return absl::OkStatus();
-  };
   const compress::ErrorFeedbackOptions options{static_cast<float>(request.beta), request.max_norm};
   absl::Status staged;
   if (request.factors) {
     GDF_RETURN_IF_ERROR(UseFactors(request.fragment, request.factors->rank, options));
-    staged = StageFactors(part, delta, values, norm);
+    staged = StageFactors(part, values, norm);
   } else {
     GDF_RETURN_IF_ERROR(Use(request.fragment, request.codec, options));
-    staged = StagePacked(part, request, delta, window, norm);
+    staged = StagePacked(part, request, options, window, norm);
   }
   if (absl::IsInvalidArgument(staged)) return absl::FailedPreconditionError(staged.message());
   GDF_RETURN_IF_ERROR(staged);
@@ -127,20 +138,38 @@ absl::Status Deltas::Stage(const train::EmitRequest& request, absl::Span<uint8_t
   return absl::OkStatus();
 }
 
-absl::Status Deltas::StagePacked(Part& part, const train::EmitRequest& request, compress::DeltaSource delta,
+absl::Status Deltas::StagePacked(Part& part, const train::EmitRequest& request, const compress::ErrorFeedbackOptions& options,
                                  absl::Span<uint8_t> window, double* norm) {
-  const uint64_t bytes = part.codec->PackedSize(fragments_.size(request.fragment));
+  if (session_ != nullptr && !part.feedback->on_device()) {
+    absl::StatusOr<std::unique_ptr<Feedback>> on_device = MakeDeviceFeedback(model_, RangeOf(request.fragment), session_);
+    if (on_device.ok()) {
+      GDF_RETURN_IF_ERROR(Move(request.fragment, *std::move(on_device), request.codec, options));
+    } else {
+      LeaveDevice(on_device.status());
+    }
+  }
+  const uint64_t bytes = part.feedback->codec().PackedSize(fragments_.size(request.fragment));
   GDF_RETURN_IF_ERROR(CheckWindow(bytes, window.size()));
-  GDF_RETURN_IF_ERROR(part.feedback->Stage(delta, window.subspan(0, bytes), request.rounding_seed));
+  const auto stage = [&] { return part.feedback->Stage(part.theta->floats(), window.subspan(0, bytes), request.rounding_seed); };
+  absl::Status staged = stage();
+  if (absl::IsResourceExhausted(staged) && part.feedback->on_device()) {
+    LeaveDevice(staged);
+    GDF_RETURN_IF_ERROR(Move(request.fragment, MakeHostFeedback(model_, RangeOf(request.fragment)), request.codec, options));
+    staged = stage();
+  }
+  GDF_RETURN_IF_ERROR(staged);
   *norm = part.feedback->last_norm();
   return absl::OkStatus();
 }
 
 // What is given is copied first: what is made lies in its place.
-absl::Status Deltas::StageFactors(Part& part, compress::DeltaSource delta, absl::Span<float> window, double* norm) {
+absl::Status Deltas::StageFactors(Part& part, absl::Span<float> window, double* norm) {
   const compress::LowRank& low_rank = part.low_rank->low_rank();
   GDF_RETURN_IF_ERROR(CheckWindow(std::max(low_rank.num_left(), low_rank.num_right()) * sizeof(float), window.size() * sizeof(float)));
   const std::vector<float> right(window.begin(), window.begin() + static_cast<ptrdiff_t>(low_rank.num_right()));
+  const auto delta = [&](uint64_t first, absl::Span<float> out) {
+    return model_.CopyDelta(first, part.theta->floats().subspan(first), out);  // it is of the whole model
+  };
   GDF_RETURN_IF_ERROR(part.low_rank->Stage(delta, right, window.subspan(0, low_rank.num_left())));
   *norm = part.low_rank->last_norm();
   return absl::OkStatus();
@@ -190,20 +219,14 @@ absl::Status Deltas::AtTheta(absl::FunctionRef<absl::Status()> work) {
   return done;
 }
 
-void Deltas::SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const {
+absl::Status Deltas::SaveResiduals(uint64_t first, absl::Span<float> out) const {
   for (uint64_t i = 0; i < parts_.size(); ++i) {
     const uint64_t begin = fragments_.begin(i);
-    const Overlap part = OverlapOf(begin, fragments_.size(i), first, out.size() / sizeof(float));
+    const Overlap part = OverlapOf(begin, fragments_.size(i), first, out.size());
     if (part.count == 0) continue;
-    const absl::Span<uint8_t> to =
-        out.subspan((part.from - first) * sizeof(float), part.count * sizeof(float));
-    if (!parts_[i].residual().empty()) {
-      const auto from = tensor::AsBytes(parts_[i].residual().subspan(part.from - begin, part.count));
-      std::copy(from.begin(), from.end(), to.begin());
-    } else {
-      std::fill(to.begin(), to.end(), uint8_t{0});
-    }
+    GDF_RETURN_IF_ERROR(parts_[i].SaveResidual(part.from - begin, out.subspan(part.from - first, part.count)));
   }
+  return absl::OkStatus();
 }
 
 absl::Status Deltas::RestoreResiduals(uint64_t first, absl::Span<const float> in, const config::RoundsSpec& rounds) {

@@ -11,12 +11,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/compress/codec.h"
-#include "core/compress/error_feedback.h"
 #include "core/compress/low_rank_feedback.h"
 #include "core/train/fragments.h"
 #include "core/train/shared_segment.h"
 #include "core/train/worker_session.h"
+#include "gdfd/worker/feedback.h"
 #include "gdfd/worker/language_model.h"
 
 namespace gdf::worker {
@@ -24,9 +23,10 @@ namespace gdf::worker {
 // Not thread-safe.
 class Deltas {
  public:
-  // `model` must outlive it.
-  Deltas(LanguageModel& model, const train::Fragments& fragments)
-      : model_(model), fragments_(fragments), parts_(fragments.count()) {}
+  // `model` must outlive it. With `session`, of the device of its parameters, deltas are packed there while it has memory
+  // that training leaves; those that go as factors, and without it all, on the host.
+  Deltas(LanguageModel& model, const train::Fragments& fragments, std::shared_ptr<cuda::Session> session = nullptr)
+      : model_(model), fragments_(fragments), session_(std::move(session)), parts_(fragments.count()) {}
 
   const train::Fragments& fragments() const { return fragments_; }
 
@@ -47,8 +47,8 @@ class Deltas {
   // Does `work` with θ in the model, wherever it is kept.
   absl::Status AtTheta(absl::FunctionRef<absl::Status()> work);
 
-  // The residuals as one buffer of [num_params] float32; zeros where nothing was staged yet. `first` is in floats.
-  void SaveResiduals(uint64_t first, absl::Span<uint8_t> out) const;
+  // The residuals as one buffer of [num_params] float32; zeros where nothing was staged yet.
+  absl::Status SaveResiduals(uint64_t first, absl::Span<float> out) const;
   // Elements `first` and on; drops what is staged. `rounds`: of the job.
   absl::Status RestoreResiduals(uint64_t first, absl::Span<const float> in, const config::RoundsSpec& rounds);
   void ForgetResiduals();
@@ -58,11 +58,11 @@ class Deltas {
     std::optional<train::SharedSegment> theta;  // from Apply to Stage
     bool applied = false;                       // ever
     bool drifted = false;                       // locally, from θ
-    std::unique_ptr<compress::Codec> codec;     // of the feedback
-    std::optional<compress::ErrorFeedback> feedback;
+    std::unique_ptr<Feedback> feedback;
     std::optional<compress::LowRankFeedback> low_rank;  // instead, in a job that sends factors
 
-    absl::Span<const float> residual() const;  // empty: there is none yet
+    // Zeros while there is neither.
+    absl::Status SaveResidual(uint64_t first, absl::Span<float> out) const;
   };
   struct Staged {
     RoundId round;
@@ -72,13 +72,19 @@ class Deltas {
   absl::Status CheckFragment(uint64_t fragment) const;
   absl::Status Use(uint64_t fragment, const compress::CodecSpec& codec, const compress::ErrorFeedbackOptions& options);
   absl::Status UseFactors(uint64_t fragment, uint32_t rank, const compress::ErrorFeedbackOptions& options);
-  absl::Status StagePacked(Part& part, const train::EmitRequest& request, compress::DeltaSource delta,
+  ParameterRange RangeOf(uint64_t fragment) const;
+  // Its residual goes from the feedback that is, with nothing staged, to `to`.
+  absl::Status Move(uint64_t fragment, std::unique_ptr<Feedback> to, const compress::CodecSpec& codec,
+                    const compress::ErrorFeedbackOptions& options);
+  void LeaveDevice(const absl::Status& why);
+  absl::Status StagePacked(Part& part, const train::EmitRequest& request, const compress::ErrorFeedbackOptions& options,
                            absl::Span<uint8_t> window, double* norm);
-  static absl::Status StageFactors(Part& part, compress::DeltaSource delta, absl::Span<float> window, double* norm);
+  absl::Status StageFactors(Part& part, absl::Span<float> window, double* norm);
   absl::Status Project(const train::EmitRequest& request, absl::Span<float> window);
 
   LanguageModel& model_;
   const train::Fragments fragments_;
+  std::shared_ptr<cuda::Session> session_;
   std::vector<Part> parts_;
   std::optional<Staged> staged_;  // and not settled
 };

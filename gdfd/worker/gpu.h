@@ -32,6 +32,8 @@ class GpuLibraries {
   // Makes the first `count` devices that CUDA shows this process ready to compute. kFailedPrecondition,
   // kNotFound: no driver, not so many devices, or one that is too old; kResourceExhausted: one has no memory.
   absl::StatusOr<std::vector<train::GpuDevice>> Open(size_t count) const;
+  // What packs deltas on the first of them. Errors of cuda::Plugin::Open.
+  absl::StatusOr<cuda::Session> OpenSession() const { return plugin_.Open(0); }
   // What they sum and copy by, of two or more that are open. Errors of cuda::Plugin::OpenGroup.
   absl::StatusOr<cuda::Group> OpenGroup(size_t count) const { return plugin_.OpenGroup(count); }
 

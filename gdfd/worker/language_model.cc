@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "core/base/status_macros.h"
+#include "gdfd/worker/host_view.h"
 #include "gdfd/worker/model/decoder.h"
 #include "gdfd/worker/params/parameters.h"
 #include "gdfd/worker/torch_guard.h"
@@ -22,10 +23,6 @@ namespace {
 // Activations of one step are freed and asked for again in the next. Below this size they stay in
 // the heap, so that their pages are not unmapped and faulted in again each time.
 constexpr int kKeepBytes = 256 << 20;
-
-at::Tensor HostView(absl::Span<float> values) {
-  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat);
-}
 
 at::Tensor IdTensor(absl::Span<const int32_t> ids, const at::Tensor& like) {
   at::Tensor tensor = at::empty({1, static_cast<int64_t>(ids.size())}, at::kLong);
@@ -106,6 +103,12 @@ absl::Status LanguageModel::CopyParameters(uint64_t first, absl::Span<float> val
   });
 }
 
+absl::Status LanguageModel::CopyDelta(uint64_t first, absl::Span<const float> theta, absl::Span<float> out) const {
+  GDF_RETURN_IF_ERROR(CopyParameters(first, out));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = theta[i] - out[i];
+  return absl::OkStatus();
+}
+
 absl::Status LanguageModel::SetParameters(absl::Span<const float> values) {
   if (values.size() != num_params()) {
     return absl::InvalidArgumentError(
@@ -120,7 +123,7 @@ absl::Status LanguageModel::MixParameters(uint64_t first, absl::Span<const float
   return GuardTorch("setting parameters", [&] {
     at::Tensor part = decoder_->parameters().narrow(0, static_cast<int64_t>(first),
                                                     static_cast<int64_t>(values.size()));
-    const at::Tensor given = HostView({const_cast<float*>(values.data()), values.size()});
+    const at::Tensor given = HostView(values);
     if (mixing == 0) {
       part.copy_(given);
     } else {

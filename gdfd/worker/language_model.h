@@ -64,6 +64,8 @@ class LanguageModel {
   // Copies parameters `first` and on to `values`, and all of them from `values`: float32 in host
   // memory. kInvalidArgument when there are not so many, or the length is another.
   absl::Status CopyParameters(uint64_t first, absl::Span<float> values) const;
+  // `theta` minus parameters `first` and on, as many as `out` takes. Errors as CopyParameters'.
+  absl::Status CopyDelta(uint64_t first, absl::Span<const float> theta, absl::Span<float> out) const;
   absl::Status SetParameters(absl::Span<const float> values);
   // Parameters `first` and on become (1 − mixing) · values + mixing · what they are. Errors as CopyParameters'.
   absl::Status MixParameters(uint64_t first, absl::Span<const float> values, double mixing);

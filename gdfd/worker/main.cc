@@ -42,6 +42,14 @@ std::shared_ptr<cuda::Group> OpenGroup(const worker::GpuLibraries& gpu, size_t c
   return nullptr;
 }
 
+// Null, and a line for the daemon's log, where deltas have to be packed on the CPU.
+std::shared_ptr<cuda::Session> OpenPacker(const worker::GpuLibraries& gpu) {
+  absl::StatusOr<cuda::Session> session = gpu.OpenSession();
+  if (session.ok()) return std::make_shared<cuda::Session>(*std::move(session));
+  std::fprintf(stderr, "deltas are packed on the CPU: %s\n", session.status().ToString().c_str());
+  return nullptr;
+}
+
 absl::Status Run(supervisor::SandboxOptions sandbox) {
   worker::SessionOptions session;
   session.default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -55,6 +63,7 @@ absl::Status Run(supervisor::SandboxOptions sandbox) {
   GDF_ASSIGN_OR_RETURN(const supervisor::SandboxReport report, supervisor::EnterSandbox(sandbox));
   if (gpu) {  // behind the sandbox, since the driver starts threads
     GDF_ASSIGN_OR_RETURN(session.gpus, gpu->Open(sandbox.gpus));
+    session.packer = OpenPacker(*gpu);
     if (session.gpus.size() > 1) session.group = OpenGroup(*gpu, session.gpus.size());
   }
   train::MessageSocket socket{train::UniqueFd(train::kWorkerSocketFd)};

@@ -193,7 +193,7 @@ absl::Status SessionServer::CreateModel(const train::LoadRequest& request) {
   GDF_RETURN_IF_ERROR(Annotate(fragments.status(), "rounds.fragments"));
   job_->ReleaseInputs();
   trainer_ = std::move(trainer);
-  deltas_.emplace(trainer_->model(), *fragments);
+  deltas_.emplace(trainer_->model(), *fragments, on_gpu ? options_.packer : nullptr);
   return absl::OkStatus();
 }
 
@@ -329,7 +329,9 @@ SessionServer::Reply SessionServer::Save(Message& request) {
   const uint64_t inner_bytes = trainer_->state_bytes();
   const uint64_t from = std::max(offset, inner_bytes);
   const absl::Span<uint8_t> rest = out.subspan(std::min<uint64_t>(from - offset, out.size()));
-  deltas_->SaveResiduals((from - inner_bytes) / sizeof(float), rest);
+  // The window begins at a page, and what is asked for at multiples of four.
+  GDF_RETURN_IF_ERROR(deltas_->SaveResiduals((from - inner_bytes) / sizeof(float),
+                                             {reinterpret_cast<float*>(rest.data()), rest.size() / sizeof(float)}));
   return MakeReply({{"bytes", state_bytes()}});
 }
 

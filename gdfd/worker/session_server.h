@@ -27,6 +27,7 @@ namespace gdf::worker {
 struct SessionOptions {
   int default_threads = 1;              // when neither the daemon nor the job says
   std::vector<train::GpuDevice> gpus;   // that are open
+  std::shared_ptr<cuda::Session> packer;  // of the first of gpus; null: deltas are packed on the CPU
   std::shared_ptr<cuda::Group> group;   // of several gpus; null: they do without
   std::function<double()> now_seconds;  // of a monotonic clock
 };

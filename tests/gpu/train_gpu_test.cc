@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gdfd/worker/feedback.h"
 #include "gdfd/worker/gpu.h"
 #include "tests/unit/worker/test_models.h"
 
@@ -116,6 +117,32 @@ TEST_CASE("two devices take the steps of one, with NCCL and without") {
   for (size_t i = 0; i < expected.size(); ++i) {
     INFO("step " << i);
     CHECK(losses[i] == Approx(expected[i]).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("a delta packed on the device has the bytes of one packed on the CPU") {
+  RequireGpu();
+  const GpuLibraries libraries = ValueOf(GpuLibraries::Load(GDF_PLUGIN_FOLDER));
+  const auto session = std::make_shared<cuda::Session>(ValueOf(libraries.OpenSession()));
+  const auto trainer = Start(Gpt2(), true, false);
+  const std::vector<float> theta = ParametersOf(trainer->model());
+  const ParameterRange all{0, theta.size()};
+  const auto host = MakeHostFeedback(trainer->model(), all), device = ValueOf(MakeDeviceFeedback(trainer->model(), all, session));
+  for (const char* codec : {"fp32", "bf16", "int8", "int8:256:stochastic", "int4", "sign", "topk2:64", "dct:8"}) {
+    CAPTURE(codec);
+    Losses(*trainer, 3);
+    std::vector<std::vector<uint8_t>> packed;
+    std::vector<std::vector<float>> residuals;
+    for (Feedback* each : {host.get(), device.get()}) {
+      RequireOk(each->Use(ValueOf(compress::Codec::Create(*compress::CodecSpec::Parse(codec))), {0.95f, 0}));
+      packed.emplace_back(each->codec().PackedSize(theta.size()));
+      RequireOk(each->Stage(theta, absl::MakeSpan(packed.back()), 7));
+      RequireOk(each->Settle(true));
+      residuals.emplace_back(theta.size());
+      RequireOk(each->Save(0, absl::MakeSpan(residuals.back())));
+    }
+    CHECK(packed[1] == packed[0]);
+    CHECK(residuals[1] == residuals[0]);
   }
 }
 

@@ -18,6 +18,8 @@
 #define GDF_FAKE_DEVICELESS 7
 #define GDF_FAKE_ENDLESS_MESSAGE 8
 #define GDF_FAKE_HALF_OLD 9  // the second device
+#define GDF_FAKE_FULL 10     // no room to encode
+#define GDF_FAKE_CROWDED 11  // no room at all
 
 struct GdfCudaSession {
   double seconds = 0;  // of the last copy or codec
@@ -74,7 +76,7 @@ int32_t OpenSession(int32_t device, GdfCudaSession** session, GdfCudaError* erro
 void CloseSession(GdfCudaSession* session) { delete session; }
 
 int32_t Allocate(GdfCudaSession*, uint64_t bytes, void** memory, GdfCudaError* error) {
-  if (bytes > kDeviceBytes) return Fail(error, GDF_CUDA_OUT_OF_MEMORY, "out of memory");
+  if (bytes > kDeviceBytes || GDF_FAKE == GDF_FAKE_CROWDED) return Fail(error, GDF_CUDA_OUT_OF_MEMORY, "out of memory");
   *memory = std::aligned_alloc(256, (bytes / 256 + 1) * 256);
   return GDF_CUDA_OK;
 }
@@ -108,6 +110,7 @@ int32_t RunCodec(GdfCudaSession* session, const GdfCudaCodec& codec, uint64_t nu
 
 int32_t Encode(GdfCudaSession* session, const GdfCudaCodec* codec, const float* values, uint64_t num_values, uint64_t seed,
                uint64_t first, uint8_t* packed, GdfCudaError* error) {
+  if (GDF_FAKE == GDF_FAKE_FULL) return Fail(error, GDF_CUDA_OUT_OF_MEMORY, "out of memory");
   return RunCodec(session, *codec, num_values, error, [&](const auto& arrays, auto run) {
     return EncodeWith(arrays, values, {seed, first}, packed, run);
   });

@@ -5,6 +5,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/tensor/flat_buffer.h"
+#include "tests/unit/worker/fake_device.h"
 #include "tests/unit/worker/test_models.h"
 
 namespace gdf::worker {
@@ -21,10 +22,11 @@ config::Gpt2Shape TwoFragments() {
 std::vector<float> Filled(uint64_t count, float value) { return std::vector<float>(count, value); }
 
 struct Session {
-  explicit Session(const config::ModelShape& shape = TwoFragments(), uint64_t count = 2)
-      : model(ValueOf(LanguageModel::Create({.shape = shape}))),
+  // `plugin`: packs on a device that is the host's memory; empty: without one.
+  explicit Session(const std::string& plugin = "", uint64_t count = 2)
+      : model(ValueOf(LanguageModel::Create({.shape = TwoFragments()}))),
         fragments(ValueOf(train::Fragments::Create(model->num_params(), count))),
-        deltas(*model, fragments) {}
+        deltas(*model, fragments, plugin.empty() ? nullptr : Packer(plugin)) {}
 
   void Apply(uint64_t fragment, float value, double mixing = 0) {
     train::SharedSegment theta =
@@ -55,7 +57,7 @@ struct Session {
   }
   std::vector<float> Residuals() const {
     std::vector<float> residuals(model->num_params());
-    deltas.SaveResiduals(0, tensor::AsMutableBytes(absl::MakeSpan(residuals)));
+    RequireOk(deltas.SaveResiduals(0, absl::MakeSpan(residuals)));
     return residuals;
   }
   std::vector<float> Local(uint64_t fragment) const {
@@ -74,7 +76,7 @@ struct Session {
 }  // namespace
 
 TEST_CASE("a fragment's delta is taken from its own theta, and the other fragments stay as they are") {
-  Session s;
+  Session s(GENERATE(as<std::string>(), "", "good", "full", "crowded"));
   CHECK_FALSE(s.deltas.complete());
   s.Apply(0, 1);
   CHECK_FALSE(s.deltas.complete());
@@ -94,7 +96,7 @@ TEST_CASE("a fragment's delta is taken from its own theta, and the other fragmen
 }
 
 TEST_CASE("what a codec loses of a fragment is added to that fragment's next delta alone") {
-  Session s;
+  Session s(GENERATE(as<std::string>(), "", "good", "full", "crowded"));
   s.Apply(0, 0);
   s.Apply(1, 0);
   s.Step(-1);
@@ -114,14 +116,14 @@ TEST_CASE("what a codec loses of a fragment is added to that fragment's next del
 }
 
 TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross fragments") {
-  Session s;
+  Session s(GENERATE(as<std::string>(), "", "good", "full", "crowded"));
   s.Apply(0, 0);
   s.Apply(1, 0);
   s.Step(-1);
   RequireOk(s.Stage(0, 1));
   RequireOk(s.deltas.Settle(RoundId{0}, false));
   const std::vector<float> saved = s.Residuals();
-  Session other;
+  Session other(GENERATE(as<std::string>(), "", "good"));
   const uint64_t begin = other.fragments.begin(1);
   const config::RoundsSpec rounds;
   for (const auto& [first, end] : {std::pair{uint64_t{0}, begin - 3}, std::pair{begin - 3, begin + 5},
@@ -130,7 +132,7 @@ TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross 
   }
   CHECK(other.Residuals() == saved);
   std::vector<float> piece(8);
-  other.deltas.SaveResiduals(begin - 3, tensor::AsMutableBytes(absl::MakeSpan(piece)));
+  RequireOk(other.deltas.SaveResiduals(begin - 3, absl::MakeSpan(piece)));
   CHECK(piece == std::vector<float>{0, 0, 0, 1, 1, 1, 1, 1});
   other.deltas.ForgetResiduals();
   CHECK(other.Residuals() == Filled(saved.size(), 0));
@@ -162,7 +164,7 @@ TEST_CASE("work at theta sees what was applied, and leaves what was there") {
 // What core/compress makes of the same delta is what comes packed, pass by pass, and what is left in the residual.
 TEST_CASE("a delta goes as factors in two passes, of which the second may be asked for again") {
   constexpr uint32_t kRank = 3;
-  Session s(TwoFragments(), 1);
+  Session s("", 1);
   const auto low_rank = ValueOf(compress::LowRank::Create(s.model->layout(), kRank));
   REQUIRE(low_rank.num_left() > 0);
   std::vector<float> right(low_rank.num_right()), left(low_rank.num_left()), second(low_rank.num_second());
@@ -209,7 +211,7 @@ TEST_CASE("a delta goes as factors in two passes, of which the second may be ask
   RequireOk(expected.Settle(true));
   CHECK(absl::MakeConstSpan(s.Residuals()) == expected.residual());
 
-  Session other(TwoFragments(), 1);
+  Session other("", 1);
   config::RoundsSpec rounds;
   rounds.rank = kRank;
   RequireOk(other.deltas.RestoreResiduals(0, s.Residuals(), rounds));
@@ -225,7 +227,7 @@ TEST_CASE("a delta goes as factors in two passes, of which the second may be ask
 }
 
 TEST_CASE("a delta out of turn, not finite or of no fragment is refused") {
-  Session s;
+  Session s(GENERATE(as<std::string>(), "", "good"));
   const auto says = [](const absl::Status& status, const std::string& text) {
     INFO(status);
     return std::string(status.message()).find(text) != std::string::npos;
