@@ -24,6 +24,8 @@ void AddCheckpointCommands(CLI::App& app, Command& chosen);  // checkpoint list,
 void AddGenerateCommand(CLI::App& app, Command& chosen);  // generate
 void AddPauseCommands(CLI::App& app, Command& chosen);    // pause, drain, resume
 void AddKeyCommands(CLI::App& app, Command& chosen);      // key rotate, backup
+// completion, complete; `globals`: what the options of `app` are read into.
+void AddCompletionCommands(CLI::App& app, Globals& globals, Command& chosen);
 
 }  // namespace gdf::ctl
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
 #include "core/config/yaml_reader.h"
+#include "gdfctl/command_tree.h"
 #include "gdfctl/commands.h"
 
 namespace gdf::ctl {
@@ -45,10 +46,10 @@ std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& 
       i += TakesValue(app, word) || TakesValue(*at, word) ? 1 : 0;
       continue;
     }
-    const std::vector<const CLI::App*> commands = at->get_subcommands([](const CLI::App*) { return true; });
+    const std::vector<const CLI::App*> commands = CommandsOf(*at);
     if (commands.empty()) return "";
-    const auto named = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* c) { return c->get_name() == word; });
-    if (named == commands.end()) {
+    const CLI::App* named = FindCommand(*at, word);
+    if (named == nullptr) {
       std::vector<std::string> names;
       for (const CLI::App* command : commands) names.push_back(command->get_name());
       const std::vector<std::string_view> known(names.begin(), names.end());
@@ -56,12 +57,12 @@ std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& 
       return absl::StrCat("there is no command '", path, word, "'", nearest.empty() ? "" : "; did you mean '", nearest.empty() ? "" : path,
                           ToAbsl(nearest), nearest.empty() ? "" : "'?", "; see gdfctl ", path, "--help");
     }
-    at = *named;
+    at = named;
     path += word + " ";
   }
   if (at->get_require_subcommand_min() == 0) return "";
   std::vector<std::string> names;
-  for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : CommandsOf(*at)) names.push_back(command->get_name());
   return absl::StrCat("a command is missing: gdfctl ", path, "with one of ", absl::StrJoin(names, ", "));
 }
 
@@ -101,6 +102,7 @@ int Run(const std::vector<std::string>& arguments, Environment& environment) {
   AddExplainCommand(app, chosen);
   AddPauseCommands(app, chosen);
   AddKeyCommands(app, chosen);
+  AddCompletionCommands(app, globals, chosen);
 
   Session session(environment, globals);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 takes them

@@ -39,6 +39,7 @@ absl::StatusOr<std::string> Session::ReadPem(const std::string& flag, const std:
 absl::StatusOr<control::Client*> Session::client() {
   if (client_) return client_.get();
   control::Endpoint endpoint;
+  endpoint.timeout = globals_.timeout;
   if (globals_.remote.empty()) {
     endpoint.socket = SocketPath();
   } else {

@@ -26,6 +26,7 @@ struct Globals {
   bool json = false;
   bool no_color = false;
   bool quiet = false;
+  absl::Duration timeout = absl::Seconds(30);  // of calls that are not streams
 };
 
 // One thread, except for the client.
