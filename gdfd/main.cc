@@ -175,7 +175,7 @@ int RunDaemon(const config::NodeConfig& config, int ready_fd) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"gdfd: pools this machine with others to train models"};
+  CLI::App app("Pools this machine with others to train models.", "gdfd");
   Arguments arguments;
   app.footer("Exit codes: 0 ended by SIGTERM or SIGINT, or done; 4 usage or invalid input; 5 it cannot start or go on.");
   app.set_version_flag("--version", std::string("gdfd ") + kVersion);

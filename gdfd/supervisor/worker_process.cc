@@ -84,7 +84,13 @@ std::vector<std::string> WorkerEnvironment() {
           "GOMP_SPINCOUNT=10000"};
 }
 
-std::string FindWorkerProgram() { return ProgramFolder() + "/gdf-worker"; }
+std::string FindWorkerProgram() {
+  const std::string folder = ProgramFolder();
+  for (const char* place : {"/gdf-worker", "/../lib/gdf/gdf-worker"}) {
+    if (access((folder + place).c_str(), X_OK) == 0) return folder + place;
+  }
+  return folder + "/gdf-worker";
+}
 
 WorkerProcess::WorkerProcess(Executor& executor, WorkerOptions options)
     : executor_(executor),

@@ -40,7 +40,7 @@ struct WorkerOptions {
   absl::Duration call_timeout = absl::Minutes(5);
 };
 
-// gdf-worker beside the running program.
+// gdf-worker beside the running program, as it is built, or in ../lib/gdf, as it is installed.
 std::string FindWorkerProgram();
 // What a gdf-worker finds in its environment: nothing of the daemon's own.
 std::vector<std::string> WorkerEnvironment();
