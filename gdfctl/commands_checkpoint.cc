@@ -15,10 +15,13 @@ namespace {
 
 constexpr size_t kShortDigest = 12;
 
-std::string NodesOf(const control::Checkpoint& checkpoint) {
+// Those that keep its parameters: "2 of 3: amber, birch".
+std::string KeptBy(const control::Checkpoint& checkpoint) {
   std::vector<std::string> names;
-  for (const control::CheckpointCopy& copy : checkpoint.copies) names.push_back(Printable(copy.node_name));
-  return absl::StrJoin(names, ", ");
+  for (const control::CheckpointCopy& copy : checkpoint.copies) {
+    if (copy.parameters) names.push_back(Printable(copy.node_name));
+  }
+  return absl::StrCat(names.size(), " of ", checkpoint.wanted, names.empty() ? "" : ": ", absl::StrJoin(names, ", "));
 }
 
 absl::Time WrittenAt(const control::Checkpoint& checkpoint) {
@@ -42,12 +45,12 @@ absl::StatusOr<ExitCode> List(Session& session, const std::string& job) {
     session.PrintJson(ToJson(list));
     return kExitOk;
   }
-  Table table{{{"ROUND", true}, {"WRITTEN"}, {"DIGEST"}, {"NEW", true}, {"NODES"}}, {}};
+  Table table{{{"ROUND", true}, {"WRITTEN"}, {"DIGEST"}, {"NEW", true}, {"KEPT BY"}}, {}};
   for (const control::Checkpoint& checkpoint : list.checkpoints) {
     uint64_t most = 0;
     for (const control::CheckpointCopy& copy : checkpoint.copies) most = std::max(most, copy.new_bytes);
     table.rows.push_back({absl::StrCat(checkpoint.round), FormatAge(WrittenAt(checkpoint), session.Now()),
-                          Printable(checkpoint.digest.substr(0, kShortDigest)), HumanBytes(most), NodesOf(checkpoint)});
+                          Printable(checkpoint.digest.substr(0, kShortDigest)), HumanBytes(most), KeptBy(checkpoint)});
   }
   if (!table.rows.empty()) session.Print(RenderTable(table, session.out_style()));
   if (table.rows.empty()) {
@@ -78,12 +81,13 @@ absl::StatusOr<ExitCode> Show(Session& session, const std::string& job, uint64_t
        {"parameters", absl::StrCat(found->parameters, ", digest ", Printable(found->digest))},
        {"momentum", found->momentum_digest.empty() ? "none" : absl::StrCat("digest ", Printable(found->momentum_digest))},
        {"data", absl::StrCat("position ", found->data_position, " of epoch ", found->data_epoch)},
-       {"committed", absl::StrCat("in epoch ", found->epoch, " by ", absl::StrJoin(signers, ", "))}},
+       {"committed", absl::StrCat("in epoch ", found->epoch, " by ", absl::StrJoin(signers, ", "))},
+       {"kept by", KeptBy(*found)}},
       session.out_style()));
-  Table table{{{"NODE"}, {"WRITTEN"}, {"NEW", true}, {"INNER STATE"}}, {}};
+  Table table{{{"NODE"}, {"WRITTEN"}, {"NEW", true}, {"PARAMETERS"}, {"INNER STATE"}}, {}};
   for (const control::CheckpointCopy& copy : found->copies) {
     table.rows.push_back({Printable(copy.node_name), FormatAge(copy.written, session.Now()), HumanBytes(copy.new_bytes),
-                          copy.inner_state ? "saved" : "not saved"});
+                          copy.parameters ? "kept" : "kept by others", copy.inner_state ? "saved" : "not saved"});
   }
   session.Print(RenderTable(table, session.out_style()));
   SayGaps(session, list);
@@ -106,7 +110,8 @@ absl::StatusOr<ExitCode> Verify(Session& session, const std::string& job, uint64
     session.PrintJson(ToJson(check));
     return code;
   }
-  std::vector<std::string> parts = {"parameters"};
+  std::vector<std::string> parts;
+  if (check.parameters) parts.push_back("parameters");
   if (check.outer_state) parts.push_back("outer state");
   if (check.inner_state) parts.push_back("inner state");
   std::vector<std::pair<std::string, std::string>> fields = {

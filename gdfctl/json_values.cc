@@ -167,6 +167,7 @@ Json ToJson(const control::Checkpoint& checkpoint) {
                       {"node_name", copy.node_name},
                       {"written", TimeJson(copy.written)},
                       {"new_bytes", copy.new_bytes},
+                      {"parameters", copy.parameters},
                       {"inner_state", copy.inner_state}});
   }
   return {{"round", checkpoint.round},
@@ -178,6 +179,7 @@ Json ToJson(const control::Checkpoint& checkpoint) {
           {"data_position", checkpoint.data_position},
           {"signers", checkpoint.signers},
           {"signer_names", checkpoint.signer_names},
+          {"wanted", checkpoint.wanted},
           {"copies", copies}};
 }
 
@@ -197,6 +199,7 @@ Json ToJson(const control::CheckpointCheck& check) {
   return {{"whole", check.whole()},
           {"chunks", check.chunks},
           {"bytes", check.bytes},
+          {"parameters", check.parameters},
           {"outer_state", check.outer_state},
           {"inner_state", check.inner_state},
           {"repaired", chunks(check.repaired)},

@@ -55,8 +55,8 @@ absl::StatusOr<Version> DecodeVersion(std::string_view bytes) {
     return Invalid("no such number of parameters");
   }
   if (version.written_unix_ms < 0) return Invalid("a time before 1970");
-  if (version.model.zero()) return Invalid("no parameters");
-  if (version.outer.zero() != (version.num_momentum == 0)) return Invalid("momentum without chunks, or chunks without");
+  const bool outer = version.holds() && version.num_momentum > 0;
+  if (version.outer.zero() == outer) return Invalid("momentum without chunks, or chunks without");
   return version;
 }
 

@@ -21,8 +21,9 @@ struct Version {
   wire::Commit commit;        // of the state that it keeps; not checked against the network's record here
   uint64_t num_params = 0;    // values of θ
   uint64_t num_momentum = 0;  // and of what outer steps carry on beside it
-  // Manifests of its parts. What every member has alike: θ with the files of an export; the momentum, zero where there is
-  // none. And this node's own: the worker's inner state, zero where it was not saved.
+  // Manifests of its parts. What every member has alike, and some of them keep (holders.h), zero where others do: θ with the
+  // files of an export; the momentum, zero also where there is none. And this node's own: the worker's inner state, zero
+  // where it was not saved. All zero: the node was to keep it, and its owner removed it.
   Digest model;
   Digest outer;
   Digest inner;
@@ -33,6 +34,8 @@ struct Version {
   JobId job() const { return commit.receipt.tag.job; }
   RoundId round() const { return commit.receipt.result.round; }
   const wire::StateId& state() const { return commit.receipt.result; }
+  bool holds() const { return !model.zero(); }  // what every member has alike
+  bool given_up() const { return model.zero() && inner.zero(); }
   bool operator==(const Version&) const = default;
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kPrefix[] = "checkpoint-";
 constexpr char kOwnerInfix[] = "-checkpoint-";
+constexpr char kArrivingInfix[] = "-arriving-";
 constexpr size_t kRoundDigits = 16;
 
 // The round that follows `prefix` in `name`, whose other characters are digits.
@@ -78,6 +79,10 @@ std::string VersionStore::OwnerOf(RoundId round) const {
   return absl::StrCat(options_.owner, kOwnerInfix, round.value);
 }
 
+std::string VersionStore::ArrivingOwnerOf(RoundId round) const {
+  return absl::StrCat(options_.owner, kArrivingInfix, round.value);
+}
+
 absl::StatusOr<std::vector<RoundId>> VersionStore::List() const {
   const absl::StatusOr<std::vector<std::string>> names = files_.List(options_.folder);
   if (absl::IsNotFound(names.status())) return std::vector<RoundId>{};
@@ -111,6 +116,13 @@ bool VersionStore::Keeps(const Version& version, const Digest& part) const {
 absl::StatusOr<store::Manifest> VersionStore::ReadManifest(const Digest& id) const {
   GDF_ASSIGN_OR_RETURN(const Buffer bytes, chunks_->Get(id));
   return store::Manifest::Decode(bytes.view());
+}
+
+absl::StatusOr<std::vector<store::ChunkId>> VersionStore::ChunksOf(const Digest& part) const {
+  GDF_ASSIGN_OR_RETURN(const store::Manifest manifest, ReadManifest(part));
+  std::vector<store::ChunkId> ids = manifest.Chunks();
+  ids.push_back(part);
+  return ids;
 }
 
 absl::Status VersionStore::InspectPart(const Version& version, const Digest& part, const char* name,
@@ -161,6 +173,16 @@ absl::StatusOr<Inspection> VersionStore::Inspect(const Version& version) const {
     if (Keeps(version, digest)) GDF_RETURN_IF_ERROR(InspectPart(version, digest, part.name, &found));
   }
   return found;
+}
+
+bool VersionStore::HasGaps(const Version& version) const {
+  for (const Digest& part : {version.model, version.outer}) {
+    if (!Keeps(version, part)) continue;
+    const absl::StatusOr<std::vector<store::ChunkId>> ids = ChunksOf(part);
+    if (!ids.ok()) return true;
+    if (!std::all_of(ids->begin(), ids->end(), [this](const store::ChunkId& id) { return chunks_->Has(id); })) return true;
+  }
+  return false;
 }
 
 absl::Status VersionStore::ReadInto(const store::Manifest& manifest, const char* name, absl::Span<uint8_t> out) const {
@@ -237,6 +259,26 @@ absl::Status VersionStore::Save(const Version& version, const trust::NodeKey& ke
   return files_.WriteAtomic(Path(version.round()), EncodeVersion(version, key));
 }
 
+absl::Status VersionStore::Adopt(const Version& version, const trust::NodeKey& key) {
+  std::vector<store::ChunkId> all;
+  for (const Digest& part : {version.model, version.outer}) {
+    if (part.zero()) continue;
+    GDF_ASSIGN_OR_RETURN(const std::vector<store::ChunkId> ids, ChunksOf(part));
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  GDF_RETURN_IF_ERROR(chunks_->Pin(OwnerOf(version.round()), all));
+  GDF_RETURN_IF_ERROR(Save(version, key));
+  return chunks_->Drop(ArrivingOwnerOf(version.round()));
+}
+
+absl::Status VersionStore::DropArriving() {
+  const std::string prefix = absl::StrCat(options_.owner, kArrivingInfix);
+  for (const std::string& owner : chunks_->Owners()) {
+    if (absl::StartsWith(owner, prefix)) GDF_RETURN_IF_ERROR(chunks_->Drop(owner));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VersionStore::Repair(const Version& version, const store::ChunkId& id, absl::Span<const uint8_t> bytes) {
   return chunks_->PutExpected(id, bytes, OwnerOf(version.round()));
 }
@@ -261,6 +303,19 @@ absl::Status VersionStore::Remove(RoundId round) {
   return chunks_->Drop(OwnerOf(round));
 }
 
+absl::Status VersionStore::GiveUp(const Version& version, const trust::NodeKey& key) {
+  Version left = version;
+  left.model = left.outer = left.inner = {};
+  left.new_bytes = 0;
+  GDF_RETURN_IF_ERROR(Save(left, key));
+  return chunks_->Drop(OwnerOf(version.round()));
+}
+
+absl::Status VersionStore::RemoveAll() {
+  GDF_RETURN_IF_ERROR(DropArriving());
+  return Retain(0);
+}
+
 absl::Status VersionStore::Retain(int keep) {
   GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> rounds, List());
   for (size_t i = 0; i + static_cast<size_t>(std::max(keep, 0)) < rounds.size(); ++i) {
@@ -270,18 +325,19 @@ absl::Status VersionStore::Retain(int keep) {
 }
 
 absl::Status VersionStore::KeepModels() {
+  GDF_RETURN_IF_ERROR(DropArriving());
   GDF_RETURN_IF_ERROR(Tidy());
   GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> rounds, List());
   absl::Status result;
   for (const RoundId round : rounds) {
     // What cannot be read now stays whole.
     const absl::StatusOr<Version> version = Load(round);
-    absl::StatusOr<store::Manifest> manifest = version.ok() ? ReadManifest(version->model) : version.status();
-    result.Update(manifest.status());
-    if (!manifest.ok()) continue;
-    std::vector<store::ChunkId> ids = manifest->Chunks();
-    ids.push_back(version->model);
-    result.Update(chunks_->SetPins(OwnerOf(round), ids));
+    if (version.ok() && !version->holds()) {
+      result.Update(Remove(round));
+      continue;
+    }
+    const absl::StatusOr<std::vector<store::ChunkId>> ids = version.ok() ? ChunksOf(version->model) : version.status();
+    result.Update(ids.ok() ? chunks_->SetPins(OwnerOf(round), *ids) : ids.status());
   }
   return result;
 }

@@ -4,6 +4,9 @@
 //   written:  chunks, then their pins, then the record   (each: write, fsync, rename, fsync folder)
 //   removed:  the record, then the pins, then the chunks that nobody else pins
 //   so a crash in between leaves pins without a record, which Tidy drops, and every other version as it was.
+//
+// What comes from other members is pinned by another owner until all of it is there ("j17-arriving-40"), so that it may
+// take its time beside what is written and removed.
 #ifndef GDF_CORE_CHECKPOINT_VERSION_STORE_H_
 #define GDF_CORE_CHECKPOINT_VERSION_STORE_H_
 
@@ -61,6 +64,8 @@ class VersionStore {
 
   // Reads and checks all that it keeps. Fails only when the disk cannot be read.
   absl::StatusOr<Inspection> Inspect(const Version& version) const;
+  // Whether a chunk of what it keeps, but for the inner state, is known not to be here; nothing but manifests is read.
+  bool HasGaps(const Version& version) const;
   // θ, and the files of an export as they were given. Momentum is left out. kDataLoss or kNotFound naming the first chunk
   // that is damaged or missing.
   absl::StatusOr<OuterStatePtr> ReadModel(const Version& version, Buffer* side_files) const;
@@ -75,20 +80,29 @@ class VersionStore {
   std::string OwnerOf(RoundId round) const;
   // Writes the record of a version whose chunks are here and pinned so, as this node's.
   absl::Status Save(const Version& version, const trust::NodeKey& key);
+  // Under what owner chunks of a version come here from others.
+  std::string ArrivingOwnerOf(RoundId round) const;
+  // A version of which model and outer part have come: pins them as it pins others', and saves it.
+  absl::Status Adopt(const Version& version, const trust::NodeKey& key);
+  // Drops what was arriving. Not while anything is.
+  absl::Status DropArriving();
 
   // Drops what a version that was not finished or not removed to its end has left.
   absl::Status Tidy();
   absl::Status Remove(RoundId round);
+  // Removes it as its owner wishes: the record stays, and says so.
+  absl::Status GiveUp(const Version& version, const trust::NodeKey& key);
   // Removes all but the newest `keep`, and tidies.
   absl::Status Retain(int keep);
   // For a job that has ended: of each version, what an export needs stays. May be repeated.
   absl::Status KeepModels();
-  absl::Status RemoveAll() { return Retain(0); }
+  absl::Status RemoveAll();
 
  private:
   friend class VersionWriter;
   std::string Path(RoundId round) const;
   absl::StatusOr<store::Manifest> ReadManifest(const Digest& id) const;
+  absl::StatusOr<std::vector<store::ChunkId>> ChunksOf(const Digest& part) const;  // with its manifest
   absl::Status InspectPart(const Version& version, const Digest& part, const char* name, Inspection* found) const;
   absl::StatusOr<std::shared_ptr<OuterState>> ReadTheta(const Version& version, const store::Manifest& model) const;
   absl::StatusOr<tensor::FlatBuffer> ReadValues(const store::Manifest& manifest, const char* file, uint64_t num_values) const;

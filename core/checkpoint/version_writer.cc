@@ -24,9 +24,11 @@ VersionWriter::VersionWriter(std::shared_ptr<VersionStore> versions, VersionInpu
     return Buffer::Wrap(tensor::AsBytes(buffer.span()), input_.state);
   };
   // Ascending by name within a part, as manifests have their files.
-  sources_.push_back({&Version::model, kSideFiles, input_.side_files.size(), slices(input_.side_files)});
-  sources_.push_back({&Version::model, kTheta, version_.num_params * sizeof(float), slices(values(input_.state->theta))});
-  if (version_.num_momentum > 0) {
+  if (input_.holds) {
+    sources_.push_back({&Version::model, kSideFiles, input_.side_files.size(), slices(input_.side_files)});
+    sources_.push_back({&Version::model, kTheta, version_.num_params * sizeof(float), slices(values(input_.state->theta))});
+  }
+  if (input_.holds && version_.num_momentum > 0) {
     sources_.push_back(
         {&Version::outer, kMomentum, version_.num_momentum * sizeof(float), slices(values(input_.state->momentum))});
   }
@@ -89,6 +91,7 @@ absl::StatusOr<Version> VersionWriter::Finish(const trust::NodeKey& key, int64_t
   version_.new_bytes = chunks_.added_bytes() + manifest_bytes_;
   version_.written_unix_ms = now_unix_ms;
   version_.node = key.id();
+  if (ids_.empty()) return version_;
   GDF_RETURN_IF_ERROR(versions_->chunks_->Pin(owner_, ids_));
   GDF_RETURN_IF_ERROR(versions_->Save(version_, key));
   return version_;

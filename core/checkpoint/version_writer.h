@@ -24,6 +24,7 @@ struct VersionInput {
   wire::Commit commit;  // that made it
   Buffer side_files;    // what an export has beside the weights, in whatever form ReadModel is to give it back
   std::shared_ptr<const RecordFile> inner;  // the worker's state at that round; null: it was not saved
+  bool holds = true;    // whether this node keeps what every member has alike (holders.h)
 };
 
 // One thread at a time; blocks.
@@ -37,7 +38,7 @@ class VersionWriter {
   // belong to a history that was rolled back. kResourceExhausted: the disk is full, or chunks have no more room under its
   // cap. After an error, and when it is not to be finished, GiveUp.
   absl::StatusOr<bool> Step();
-  // After the last step: pins the chunks and writes the record. Once.
+  // After the last step: pins the chunks and writes the record, if there is anything that this node keeps. Once.
   absl::StatusOr<Version> Finish(const trust::NodeKey& key, int64_t now_unix_ms);
   // Drops the chunks that were written.
   absl::Status GiveUp();

@@ -237,6 +237,7 @@ std::string ToYaml(const JobSpec& spec) {
   w.Open("checkpoints");
   w.Int("every", spec.checkpoints.every);
   w.Int("keep", spec.checkpoints.keep);
+  w.Int("replicas", spec.checkpoints.replicas);
   w.Close();
   w.Open("limits");
   w.Plain("max_wall_time", PrintDuration(spec.limits.max_wall_time));
@@ -286,6 +287,18 @@ RoundSteps StepsOfRound(const JobSpec& spec, int64_t round) {
 bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds) {
   const uint64_t every = static_cast<uint64_t>(spec.checkpoints.every);
   return every > 0 && rounds > 0 && (rounds % every == 0 || rounds == static_cast<uint64_t>(NumRounds(spec)));
+}
+
+std::vector<uint64_t> KeptCheckpoints(const JobSpec& spec, uint64_t rounds) {
+  std::vector<uint64_t> kept;
+  const uint64_t every = static_cast<uint64_t>(spec.checkpoints.every);
+  if (every == 0) return kept;
+  if (rounds % every != 0 && KeepsCheckpoint(spec, rounds)) kept.push_back(rounds);
+  for (uint64_t at = rounds - rounds % every; at > 0 && kept.size() < static_cast<size_t>(spec.checkpoints.keep); at -= every) {
+    kept.push_back(at);
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
 }
 
 double LearningRateAt(const TrainSpec& train, int64_t step) {

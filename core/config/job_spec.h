@@ -154,6 +154,7 @@ struct OutputSpec {
 struct CheckpointsSpec {
   int64_t every = 0;  // rounds; also after the last; 0: none
   int64_t keep = 3;   // newest ones
+  int64_t replicas = 3;  // members that keep θ and the outer state of each
 
   bool operator==(const CheckpointsSpec&) const = default;
 };
@@ -214,6 +215,8 @@ RoundSteps StepsOfRound(const JobSpec& spec, int64_t round);  // round: from 0, 
 
 // Whether what `rounds` rounds have made is kept as a checkpoint.
 bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds);
+// After how many rounds the checkpoints were made that are kept after `rounds` of them; ascending.
+std::vector<uint64_t> KeptCheckpoints(const JobSpec& spec, uint64_t rounds);
 
 // Learning rate for inner step `step` (from 0), of `train.steps`:
 //   warm-up   lr * step / warmup_steps                         step < warmup_steps

@@ -518,6 +518,7 @@ class JobParser {
     CheckpointsSpec& c = spec_.checkpoints;
     map.Int("every", Need::kOptional, {0, kMaxSteps}, &c.every);
     map.Int("keep", Need::kOptional, {1, 1000}, &c.keep);
+    map.Int("replicas", Need::kOptional, {1, 1000}, &c.replicas);
     map.Finish();
   }
 

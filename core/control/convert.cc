@@ -165,9 +165,10 @@ CheckpointList FromProto(const v1::ListCheckpointsReply& in) {
     added.signers.assign(checkpoint.signers().begin(), checkpoint.signers().end());
     added.signer_names.assign(checkpoint.signer_names().begin(), checkpoint.signer_names().end());
     for (const v1::CheckpointCopy& copy : checkpoint.copies()) {
-      added.copies.push_back(
-          {copy.node(), copy.node_name(), TimeFrom(copy.written_unix_ms()), copy.new_bytes(), copy.inner_state()});
+      added.copies.push_back({copy.node(), copy.node_name(), TimeFrom(copy.written_unix_ms()), copy.new_bytes(),
+                              copy.inner_state(), copy.parameters()});
     }
+    added.wanted = checkpoint.wanted();
   }
   out.silent.assign(in.silent().begin(), in.silent().end());
   out.silent_names.assign(in.silent_names().begin(), in.silent_names().end());
@@ -179,6 +180,7 @@ CheckpointCheck FromProto(const v1::VerifyCheckpointReply& in) {
   CheckpointCheck out;
   out.chunks = in.chunks();
   out.bytes = in.bytes();
+  out.parameters = in.parameters();
   out.outer_state = in.outer_state();
   out.inner_state = in.inner_state();
   for (const v1::VerifyCheckpointReply::Chunk& chunk : in.repaired()) out.repaired.push_back({chunk.id(), chunk.part()});

@@ -199,6 +199,7 @@ struct CheckpointCopy {
   absl::Time written;
   uint64_t new_bytes = 0;
   bool inner_state = false;
+  bool parameters = false;
 };
 
 struct Checkpoint {
@@ -212,6 +213,7 @@ struct Checkpoint {
   std::vector<std::string> signers;
   std::vector<std::string> signer_names;  // as `signers`
   std::vector<CheckpointCopy> copies;
+  uint64_t wanted = 0;  // of copies with its parameters
 };
 
 struct CheckpointList {
@@ -228,6 +230,7 @@ struct CheckpointCheck {
   };
   uint64_t chunks = 0;  // that are whole
   uint64_t bytes = 0;
+  bool parameters = false;
   bool outer_state = false;
   bool inner_state = false;
   std::vector<Chunk> repaired;

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -238,6 +239,10 @@ Task<absl::StatusOr<store::Manifest>> Swarm::Fetch(
   job->last_success = executor.clock().Monotonic();
   std::vector<std::string> owners = {job->owner};
   for (const JobId& kin : request.kin) owners.push_back(OwnerOf(kin));
+  const std::string own = OwnerOf(request.job) + "-";
+  for (std::string& owner : store_->Owners()) {
+    if (absl::StartsWith(owner, own)) owners.push_back(std::move(owner));
+  }
 
   absl::StatusOr<Buffer> bytes = absl::NotFoundError("not here for this job");
   if (store_->Missing({request.manifest}, owners).empty()) bytes = co_await Load(request.manifest);

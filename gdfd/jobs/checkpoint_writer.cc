@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/checkpoint/checkpoint_store.h"
+#include "core/checkpoint/holders.h"
 #include "gdfd/jobs/artifacts.h"
 
 namespace gdf::jobs {
@@ -17,6 +19,12 @@ struct CheckpointWriter::Writing {
   const Offered offered;
   std::optional<checkpoint::VersionWriter> writer = std::nullopt;
 
+  // Of those that were members when it was committed.
+  bool Holds() const {
+    const wire::Receipt& receipt = offered.commit.receipt;
+    const auto replicas = static_cast<size_t>(env->spec.checkpoints.replicas);
+    return absl::c_linear_search(checkpoint::HoldersOf(receipt.tag.job, receipt.voters, replicas), env->key.id());
+  }
   // Whether there is something to write: not what is kept already, nor what a start has put back that is older than that.
   absl::StatusOr<bool> Begin() {
     const RoundId round = offered.state->id.round;
@@ -24,8 +32,10 @@ struct CheckpointWriter::Writing {
     if (offered.restored && !kept.empty() && kept.back() >= round) return false;
     const absl::StatusOr<checkpoint::Version> same = env->versions->Load(round);
     if (same.ok() && same->state() == offered.state->id) return false;
-    checkpoint::VersionInput input{offered.state, offered.commit, {}, nullptr};
-    GDF_ASSIGN_OR_RETURN(input.side_files, ReadSideFiles(env->files, env->folder));
+    checkpoint::VersionInput input{offered.state, offered.commit, {}, nullptr, Holds()};
+    if (input.holds) {
+      GDF_ASSIGN_OR_RETURN(input.side_files, ReadSideFiles(env->files, env->folder));
+    }
     absl::StatusOr<std::unique_ptr<checkpoint::RecordFile>> inner =
         checkpoint::OpenWorker(env->files, env->folder + "/state", round);
     if (inner.ok()) input.inner = *std::move(inner);
@@ -82,6 +92,7 @@ Task<void> CheckpointWriter::Run() {
     const RoundId round = offered.state->id.round;
     absl::Status written = co_await Write(std::move(offered));
     co_await Tell(round, std::move(written));
+    env_->on_turn();
   }
   running_ = false;
   for (const OneShot<bool>& waiter : std::exchange(idle_, {})) waiter.Set(true);

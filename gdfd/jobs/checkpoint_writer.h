@@ -32,6 +32,8 @@ class CheckpointWriter {
     std::shared_ptr<checkpoint::VersionStore> versions;
     // Tells the job's events what people should know.
     std::function<Task<void>(wire::Severity, std::string)> report;
+    // Called after each, whether it could be written or not.
+    std::function<void()> on_turn;
   };
   explicit CheckpointWriter(Env env);
   ~CheckpointWriter() { tasks_.Clear(); }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/holders.h"
 #include "core/wire/artifact_messages.h"
 #include "gdfd/jobs/result_rights.h"
 
@@ -28,9 +29,10 @@ absl::Status NoCopy(JobId job, RoundId round) {
       absl::StrCat("this node keeps no checkpoint of round ", round.value, " of job ", ToString(job)));
 }
 
-// Adds what `node` keeps, each to the others of its state.
+// Adds what `node` keeps, each to the others of its state; not what its owner removed.
 void AddTo(std::vector<KeptCheckpoint>* list, const NodeId& node, const std::vector<checkpoint::Version>& kept) {
   for (const checkpoint::Version& version : kept) {
+    if (version.given_up()) continue;
     const auto same = absl::c_find_if(*list, [&](const KeptCheckpoint& other) { return other.version().state() == version.state(); });
     if (same == list->end()) {
       list->push_back({{{node, version}}});
@@ -41,6 +43,14 @@ void AddTo(std::vector<KeptCheckpoint>* list, const NodeId& node, const std::vec
 }
 
 }  // namespace
+
+std::vector<NodeId> KeptCheckpoint::holders() const {
+  std::vector<NodeId> nodes;
+  for (const Copy& copy : copies) {
+    if (copy.version.holds()) nodes.push_back(copy.node);
+  }
+  return nodes;
+}
 
 // What a disk has of one job.
 struct Checkpoints::Records {
@@ -58,10 +68,9 @@ Checkpoints::Checkpoints(JobWorld& world) : world_(world) {
 
 // Owners that name a job of which nothing else is left count too.
 Task<void> Checkpoints::Tidy() {
-  constexpr std::string_view kInfix = "-checkpoint-";
   std::set<JobId> jobs;
   for (const std::string& owner : world_.chunks->Owners()) {
-    const size_t at = owner.find(kInfix);
+    const size_t at = owner.find('-');
     const absl::StatusOr<JobId> job = at == owner.npos ? absl::NotFoundError("") : ParseJobId(owner.substr(0, at));
     if (job.ok()) jobs.insert(*job);
   }
@@ -69,7 +78,10 @@ Task<void> Checkpoints::Tidy() {
   for (const JobId job : jobs) all.push_back(VersionsOf(world_, job));
   auto tidy = [all] {
     absl::Status result;
-    for (const auto& versions : all) result.Update(versions->Tidy());
+    for (const auto& versions : all) {
+      result.Update(versions->DropArriving());
+      result.Update(versions->Tidy());
+    }
     return result;
   };
   const absl::Status tidied = co_await RunOn(world_.pool, world_.executor, std::move(tidy));
@@ -116,10 +128,44 @@ Task<absl::StatusOr<std::vector<checkpoint::Version>>> Checkpoints::Ask(NodeId m
   co_return versions;
 }
 
+Task<Checkpoints::Answers> Checkpoints::AskOthers(state::Job job) {
+  std::vector<NodeId> others;
+  std::vector<Task<absl::StatusOr<std::vector<checkpoint::Version>>>> calls;
+  for (const NodeId& member : job.members) {
+    if (member == world_.transport.self()) continue;
+    others.push_back(member);
+    calls.push_back(Ask(member, job.id));
+  }
+  std::vector<absl::StatusOr<std::vector<checkpoint::Version>>> said = co_await WhenAll(world_.executor, std::move(calls));
+  Answers answers;
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (said[i].ok()) {
+      std::erase_if(*said[i], [&](const auto& version) { return !CheckCommitted(world_.state, job, version.commit).ok(); });
+    } else {
+      Log(LogLevel::kWarning, "no_checkpoints_told",
+          {{"job", ToString(job.id)}, {"node", others[i].Short()}, {"why", said[i].status()}});
+    }
+    answers.emplace(others[i], std::move(said[i]));
+  }
+  co_return answers;
+}
+
+Task<std::vector<KeptCheckpoint>> Checkpoints::AtOthers(state::Job job) {
+  const Answers answers = co_await AskOthers(std::move(job));
+  std::vector<KeptCheckpoint> kept;
+  for (const auto& [node, versions] : answers) {
+    if (versions.ok()) AddTo(&kept, node, *versions);
+  }
+  std::erase_if(kept, [](const KeptCheckpoint& one) { return one.holders().empty(); });
+  co_return kept;
+}
+
 Task<absl::StatusOr<CheckpointList>> Checkpoints::List(JobId id) {
   GDF_CO_ASSIGN_OR_RETURN(const state::Job job, world_.state.job(id));
   GDF_CO_ASSIGN_OR_RETURN(const Records own, co_await Own(id));
+  GDF_CO_ASSIGN_OR_RETURN(const config::JobSpec spec, config::ParseJobSpec(job.spec_yaml, ToString(id)));
   CheckpointList list;
+  list.wanted = std::min(job.members.size(), static_cast<size_t>(spec.checkpoints.replicas));
   list.passed_over = own.damaged;
   std::vector<checkpoint::Version> here;
   for (const std::string& record : own.whole) {
@@ -132,26 +178,16 @@ Task<absl::StatusOr<CheckpointList>> Checkpoints::List(JobId id) {
     }
   }
   const NodeId self = world_.transport.self();
-  std::vector<NodeId> others;
-  for (const NodeId& member : job.members) {
-    if (member != self) others.push_back(member);
-  }
-  std::vector<Task<absl::StatusOr<std::vector<checkpoint::Version>>>> calls;
-  for (const NodeId& member : others) calls.push_back(Ask(member, id));
-  const std::vector<absl::StatusOr<std::vector<checkpoint::Version>>> answers =
-      co_await WhenAll(world_.executor, std::move(calls));
   AddTo(&list.checkpoints, self, here);
-  for (size_t i = 0; i < others.size(); ++i) {
-    if (!answers[i].ok()) {
-      Log(LogLevel::kWarning, "no_checkpoints_told", {{"job", ToString(id)}, {"node", others[i].Short()}, {"why", answers[i].status()}});
-      list.silent.push_back(others[i]);
-      continue;
+  const Answers answers = co_await AskOthers(job);
+  for (const NodeId& member : job.members) {
+    const auto answer = answers.find(member);
+    if (answer == answers.end()) continue;
+    if (answer->second.ok()) {
+      AddTo(&list.checkpoints, member, *answer->second);
+    } else {
+      list.silent.push_back(member);
     }
-    std::vector<checkpoint::Version> theirs;
-    for (const checkpoint::Version& version : *answers[i]) {
-      if (CheckCommitted(world_.state, job, version.commit).ok()) theirs.push_back(version);
-    }
-    AddTo(&list.checkpoints, others[i], theirs);
   }
   absl::c_stable_sort(list.checkpoints, [](const KeptCheckpoint& a, const KeptCheckpoint& b) {
     return a.version().round() < b.version().round();
@@ -164,6 +200,7 @@ Task<absl::StatusOr<checkpoint::Version>> Checkpoints::Load(const state::Job& jo
   absl::StatusOr<checkpoint::Version> version = co_await RunOn(world_.pool, world_.executor, std::move(load));
   if (absl::IsNotFound(version.status())) co_return NoCopy(job.id, round);
   GDF_CO_RETURN_IF_ERROR(version.status());
+  if (version->given_up()) co_return NoCopy(job.id, round);
   GDF_CO_RETURN_IF_ERROR(CheckCommitted(world_.state, job, version->commit));
   co_return version;
 }
@@ -178,6 +215,7 @@ Task<absl::StatusOr<CheckedCheckpoint>> Checkpoints::Check(state::Job job, check
   const std::shared_ptr<checkpoint::VersionStore> versions = VersionsOf(world_, job.id);
   CheckedCheckpoint checked;
   checked.version = version;
+  checked.model = versions->Keeps(version, version.model);
   checked.outer = versions->Keeps(version, version.outer);
   checked.inner = versions->Keeps(version, version.inner);
   for (int repairs = 0;; ++repairs) {
@@ -205,24 +243,40 @@ Task<absl::StatusOr<CheckedCheckpoint>> Checkpoints::Check(state::Job job, check
 
 // One whose record is damaged goes as well.
 Task<absl::Status> Checkpoints::Remove(JobId job, RoundId round) {
-  auto remove = [versions = VersionsOf(world_, job), job, round]() -> absl::Status {
+  GDF_CO_ASSIGN_OR_RETURN(const state::Job record, world_.state.job(job));
+  const bool goes_on = record.phase == state::JobPhase::kRunning;
+  auto remove = [versions = VersionsOf(world_, job), key = &world_.key, job, round, goes_on]() -> absl::Status {
     GDF_ASSIGN_OR_RETURN(const std::vector<RoundId> kept, versions->List());
-    return absl::c_linear_search(kept, round) ? versions->Remove(round) : NoCopy(job, round);
+    if (!absl::c_linear_search(kept, round)) return NoCopy(job, round);
+    const absl::StatusOr<checkpoint::Version> version = versions->Load(round);
+    if (version.ok() && version->given_up()) return NoCopy(job, round);
+    return goes_on && version.ok() ? versions->GiveUp(*version, *key) : versions->Remove(round);
   };
   co_return co_await RunOn(world_.pool, world_.executor, std::move(remove));
 }
 
-Task<absl::Status> Checkpoints::Fetch(const state::Job& job, checkpoint::Version version) {
+// Beside it stays what this node has of its own of that round.
+Task<absl::StatusOr<checkpoint::Version>> Checkpoints::Fetch(state::Job job, KeptCheckpoint kept) {
   const std::shared_ptr<checkpoint::VersionStore> versions = VersionsOf(world_, job.id);
+  const std::vector<NodeId> holders = kept.holders();
+  const auto copy = absl::c_find_if(kept.copies, [](const KeptCheckpoint::Copy& one) { return one.version.holds(); });
+  checkpoint::Version version = copy->version;
+  version.inner = {};
+  version.new_bytes = 0;
   const std::vector<Digest> parts = {version.model, version.outer};
   for (const Digest& part : parts) {
     if (part.zero()) continue;
-    swarm::FetchRequest request{job.id, part, job.members, {}, versions->OwnerOf(version.round())};
+    swarm::FetchRequest request{job.id, part, holders, {}, versions->ArrivingOwnerOf(version.round())};
     absl::StatusOr<store::Manifest> fetched = co_await world_.swarm.Fetch(std::move(request), nullptr);
     GDF_CO_RETURN_IF_ERROR(fetched.status());
   }
-  auto save = [versions, version, key = &world_.key] { return versions->Save(version, *key); };
-  co_return co_await RunOn(world_.pool, world_.executor, std::move(save));
+  auto adopt = [versions, version, key = &world_.key]() mutable -> absl::StatusOr<checkpoint::Version> {
+    const absl::StatusOr<checkpoint::Version> own = versions->Load(version.round());
+    if (own.ok() && own->state() == version.state()) version.inner = own->inner;
+    GDF_RETURN_IF_ERROR(versions->Adopt(version, *key));
+    return version;
+  };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(adopt));
 }
 
 Task<absl::StatusOr<checkpoint::Version>> Checkpoints::Obtain(state::Job job, state::Rollback target) {
@@ -230,30 +284,63 @@ Task<absl::StatusOr<checkpoint::Version>> Checkpoints::Obtain(state::Job job, st
     return version.round() == target.round && version.state().theta == target.theta;
   };
   absl::StatusOr<checkpoint::Version> own = co_await Load(job, target.round);
-  if (own.ok() && meant(*own)) {
+  bool inner_whole = own.ok() && meant(*own);
+  if (inner_whole) {
     GDF_CO_ASSIGN_OR_RETURN(CheckedCheckpoint checked, co_await Check(job, *own));
-    const bool lacks_inner = absl::c_any_of(checked.found.missing, [](const auto& chunk) { return chunk.part == "inner"; });
+    inner_whole = absl::c_none_of(checked.found.missing, [](const auto& chunk) { return chunk.part == "inner"; });
     const bool lacks_more = absl::c_any_of(checked.found.missing, [](const auto& chunk) { return chunk.part != "inner"; });
-    if (lacks_inner) own->inner = {};
-    if (!lacks_more && checked.found.digests.ok()) co_return own;
+    if (!inner_whole) own->inner = {};
+    if (own->holds() && !lacks_more && checked.found.digests.ok()) co_return own;
   }
-  absl::Status last = absl::UnavailableError(absl::StrCat("no other member has the checkpoint of round ", target.round.value));
-  for (const NodeId& member : job.members) {
-    if (member == world_.transport.self()) continue;
-    absl::StatusOr<std::vector<checkpoint::Version>> theirs = co_await Ask(member, job.id);
-    if (!theirs.ok()) {
-      last = net::NamingPeer(theirs.status(), member);
-      continue;
+  const std::vector<KeptCheckpoint> others = co_await AtOthers(job);
+  const auto found = absl::c_find_if(others, [&](const KeptCheckpoint& kept) { return meant(kept.version()); });
+  if (found == others.end()) {
+    co_return absl::UnavailableError(absl::StrCat("no other member that answers has the checkpoint of round ", target.round.value));
+  }
+  KeptCheckpoint source = *found;
+  absl::StatusOr<checkpoint::Version> fetched = co_await Fetch(job, std::move(source));
+  if (!fetched.ok()) co_return absl::UnavailableError(fetched.status().message());
+  if (!inner_whole) fetched->inner = {};
+  co_return fetched;
+}
+
+// Of those that are due, what this node does not keep whole and was not told to remove.
+Task<std::set<RoundId>> Checkpoints::Lacking(JobId job, std::vector<uint64_t> due) {
+  auto look = [versions = VersionsOf(world_, job), due = std::move(due)] {
+    std::set<RoundId> lacking;
+    for (const uint64_t round : due) {
+      const absl::StatusOr<checkpoint::Version> version = versions->Load(RoundId{round});
+      const bool settled = version.ok() && (version->given_up() || (version->holds() && !versions->HasGaps(*version)));
+      if (!settled) lacking.insert(RoundId{round});
     }
-    const auto found = absl::c_find_if(*theirs, meant);
-    if (found == theirs->end() || !CheckCommitted(world_.state, job, found->commit).ok()) continue;
-    checkpoint::Version version = *found;
-    version.inner = {};  // that is the other node's
-    version.new_bytes = 0;
-    last = co_await Fetch(job, version);
-    if (last.ok()) co_return version;
+    return lacking;
+  };
+  co_return co_await RunOn(world_.pool, world_.executor, std::move(look));
+}
+
+Task<Checkpoints::Taken> Checkpoints::TakeCalled(state::Job job, config::JobSpec spec, RoundId reached) {
+  Taken taken;
+  const auto replicas = static_cast<size_t>(spec.checkpoints.replicas);
+  const std::vector<NodeId> called = checkpoint::HoldersOf(job.id, job.members, replicas);
+  if (!absl::c_linear_search(called, world_.transport.self())) co_return taken;
+  const std::set<RoundId> lacking = co_await Lacking(job.id, config::KeptCheckpoints(spec, reached.value));
+  if (lacking.empty()) co_return taken;
+  std::map<RoundId, KeptCheckpoint> sources;
+  const std::vector<KeptCheckpoint> others = co_await AtOthers(job);
+  for (const KeptCheckpoint& kept : others) {
+    const checkpoint::Version& version = kept.version();
+    const Epoch epoch = version.commit.receipt.tag.epoch;
+    const bool undone = job.rollback && epoch < job.rollback->epoch && version.round() > job.rollback->round;
+    if (undone || !lacking.contains(version.round())) continue;
+    const auto [at, first] = sources.emplace(version.round(), kept);
+    if (!first && at->second.version().commit.receipt.tag.epoch < epoch) at->second = kept;
   }
-  co_return absl::UnavailableError(last.message());
+  for (auto& [round, source] : sources) {
+    const absl::StatusOr<checkpoint::Version> fetched = co_await Fetch(job, std::move(source));
+    if (fetched.ok()) taken.rounds.push_back(round);
+    taken.failed.Update(fetched.status());
+  }
+  co_return taken;
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Checkpoints::Read(JobId job, checkpoint::Version version) {
@@ -271,6 +358,7 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Checkpoints::Read(JobId j
 
 Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Checkpoints::OpenLocal(state::Job job, RoundId round) {
   GDF_CO_ASSIGN_OR_RETURN(const checkpoint::Version version, co_await Load(job, round));
+  if (!version.holds()) co_return NoCopy(job.id, round);
   absl::StatusOr<std::shared_ptr<const Artifacts>> read = co_await Read(job.id, version);
   if (!absl::IsDataLoss(read.status()) && !absl::IsNotFound(read.status())) co_return read;
   absl::StatusOr<CheckedCheckpoint> checked = co_await Check(job, version);
@@ -286,7 +374,9 @@ Task<absl::StatusOr<std::shared_ptr<const Artifacts>>> Checkpoints::Open(JobId i
   if (here.ok()) co_return here;
   absl::Status last = here.status();
   const wire::ArtifactCall call{id, round};
-  for (const NodeId& member : job.members) {
+  // Those that keep it come first.
+  const std::vector<NodeId> members = checkpoint::HoldersOf(id, job.members, job.members.size());
+  for (const NodeId& member : members) {
     if (member == world_.transport.self()) continue;
     absl::StatusOr<std::shared_ptr<const Artifacts>> fetched =
         co_await FetchArtifacts(world_.transport, world_.pool, member, call);

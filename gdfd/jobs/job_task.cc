@@ -22,6 +22,7 @@ namespace {
 constexpr int kMaxStarts = 3;
 constexpr absl::Duration kRestartPause = absl::Seconds(1);
 constexpr absl::Duration kAskAgain = absl::Seconds(30);  // to join: a coordinator that restarted has not heard it
+constexpr absl::Duration kTakeAgain = absl::Minutes(1);  // copies of checkpoints that were not to be had
 constexpr absl::Duration kReleasePause =
     absl::Milliseconds(10);  // a write to disk takes about this long
 
@@ -72,6 +73,7 @@ void JobTask::Update(const state::Job& job) {
     return;
   }
   if (member_ && (was_member || !IsRecruit())) member_->SetEpoch(EpochOf(job_));
+  LookAfterCheckpoints();
 }
 
 Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
@@ -435,9 +437,35 @@ void JobTask::BeginCheckpoints() {
   if (!checkpoints_) {
     checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointWriter::Env{
         world_.executor, world_.pool, world_.files, world_.key, spec_, FolderOf(world_, job_.id), VersionsOf(world_, job_.id),
-        [this](wire::Severity severity, std::string text) { return ReportEvent(severity, std::move(text)); }});
+        [this](wire::Severity severity, std::string text) { return ReportEvent(severity, std::move(text)); },
+        [this] { LookAfterCheckpoints(); }});
   }
   checkpoints_->OfferRestored(member_->state(), member_->commit());
+  LookAfterCheckpoints();
+}
+
+// After whatever may call this node to keep more than it does: another member left, it was not there, or a copy was damaged.
+void JobTask::LookAfterCheckpoints() {
+  if (!checkpoints_ || spec_.checkpoints.every == 0) return;
+  look_ = true;
+  if (!std::exchange(taking_, true)) tasks_.Spawn(TakeCheckpoints());
+}
+
+Task<void> JobTask::TakeCheckpoints() {
+  while (std::exchange(look_, false)) {
+    co_await checkpoints_->Idle();
+    const RoundId reached = member_ && member_->state() ? member_->state()->id.round : RoundId{};
+    const Checkpoints::Taken taken = co_await world_.checkpoints->TakeCalled(job_, spec_, reached);
+    for (const RoundId round : taken.rounds) {
+      co_await ReportEvent(wire::Severity::kInfo, absl::StrCat("took a copy of the checkpoint of round ", round.value,
+                                                               " from other members, to keep it in place of one that was lost"));
+    }
+    if (taken.failed.ok()) continue;
+    Log(LogLevel::kWarning, "checkpoint_not_taken", {{"job", ToString(job_.id)}, {"why", taken.failed}});
+    co_await Sleep(world_.executor, kTakeAgain);
+    look_ = true;
+  }
+  taking_ = false;
 }
 
 }  // namespace gdf::jobs

@@ -95,6 +95,8 @@ class JobTask {
   Task<absl::Status> RunOnce();
   Task<TaskSlots::Slot> TakeSlot();
   void BeginCheckpoints();
+  void LookAfterCheckpoints();
+  Task<void> TakeCheckpoints();
   Task<absl::Status> GoBack();
   Task<absl::Status> TakeBack(state::Job job);
   static Task<void> PassEnd(rounds::JobMember* member, OneShot<absl::Status> end);
@@ -127,6 +129,8 @@ class JobTask {
   std::unique_ptr<train::WorkerSession> worker_;
   std::shared_ptr<checkpoint::CheckpointStore> store_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  // from the first start of the rounds on
+  bool look_ = false;    // whether others' copies are to be taken here
+  bool taking_ = false;
   std::unique_ptr<rounds::JobMember> member_;  // before what it refers to
   std::shared_ptr<const Artifacts> last_;      // of the member that is no more
   std::optional<OneShot<absl::Status>> rounds_end_;  // while they run

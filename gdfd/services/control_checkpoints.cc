@@ -11,7 +11,7 @@ namespace v1 = control::v1;
 
 namespace {
 
-v1::Checkpoint ToProto(const jobs::KeptCheckpoint& kept, const NodeNames& names) {
+v1::Checkpoint ToProto(const jobs::KeptCheckpoint& kept, uint64_t wanted, const NodeNames& names) {
   const checkpoint::Version& version = kept.version();
   v1::Checkpoint out;
   out.set_round(version.round().value);
@@ -33,7 +33,9 @@ v1::Checkpoint ToProto(const jobs::KeptCheckpoint& kept, const NodeNames& names)
     added->set_written_unix_ms(copy.version.written_unix_ms);
     added->set_new_bytes(copy.version.new_bytes);
     added->set_inner_state(!copy.version.inner.zero());
+    added->set_parameters(copy.version.holds());
   }
+  out.set_wanted(wanted);
   return out;
 }
 
@@ -42,6 +44,7 @@ v1::VerifyCheckpointReply ToProto(const jobs::CheckedCheckpoint& checked) {
   v1::VerifyCheckpointReply out;
   out.set_chunks(checked.found.chunks);
   out.set_bytes(checked.found.bytes);
+  out.set_parameters(checked.model);
   out.set_outer_state(checked.outer);
   out.set_inner_state(checked.inner);
   const auto add = [](const store::ChunkId& chunk, const std::string& part, v1::VerifyCheckpointReply::Chunk* to) {
@@ -65,7 +68,9 @@ grpc::Status ControlService::ListCheckpoints(grpc::ServerContext*, const v1::Lis
   if (!list.ok()) return ToGrpc(list.status());
   return ToGrpc(bridge_.OnExecutor([&]() -> absl::Status {
     const NodeNames names = Names();
-    for (const jobs::KeptCheckpoint& kept : list->checkpoints) *reply->add_checkpoints() = ToProto(kept, names);
+    for (const jobs::KeptCheckpoint& kept : list->checkpoints) {
+      *reply->add_checkpoints() = ToProto(kept, list->wanted, names);
+    }
     for (const NodeId& silent : list->silent) {
       reply->add_silent(silent.ToString());
       reply->add_silent_names(names.Of(silent));
@@ -115,7 +120,7 @@ grpc::Status ControlService::RollBackJob(grpc::ServerContext*, const v1::RollBac
   const checkpoint::Version* target = nullptr;
   for (const jobs::KeptCheckpoint& kept : list->checkpoints) {
     const checkpoint::Version& version = kept.version();
-    if (version.round().value != request->round()) continue;
+    if (version.round().value != request->round() || kept.holders().empty()) continue;
     const bool later = target == nullptr || target->commit.receipt.tag.epoch < version.commit.receipt.tag.epoch;
     if (later) target = &version;
   }

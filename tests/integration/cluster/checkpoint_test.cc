@@ -64,7 +64,11 @@ TEST_CASE("a job that goes back to a checkpoint ends as one that never left it, 
   const auto found = std::find_if(kept.begin(), kept.end(), [](const Json& c) { return c["copies"].size() == 3; });
   REQUIRE(found != kept.end());
   const uint64_t target = (*found)["round"];
-  for (const Json& copy : (*found)["copies"]) CHECK(copy["inner_state"] == true);
+  for (const Json& copy : (*found)["copies"]) {
+    CHECK(copy["inner_state"] == true);
+    CHECK(copy["parameters"] == true);
+  }
+  CHECK((*found)["wanted"] == 3);
   const CtlResult rolled =
       cluster.node(0).Ctl({"checkpoint", "rollback", id, "--to", absl::StrCat(target), "--reason", "a test"});
   INFO(rolled.err);

@@ -167,6 +167,66 @@ TEST_CASE("without momentum and inner state there are θ and the export's files"
   CHECK(node.versions->Inspect(version)->chunks == 4 + 1 + 1);
 }
 
+TEST_CASE("a node that others keep parameters for has its inner state alone, until it takes theirs; at the job's end that goes") {
+  MemoryFileSystem disk, others;
+  Node holder(others), node(disk);
+  const OuterStateDraft state = MakeState(4);
+  const Version whole = holder.Write(state, holder.Inner(6));
+  VersionWriter writer(node.versions, {state, CommitOf(*state), {}, node.Inner(5), /*holds=*/false});
+  while (*writer.Step()) {
+  }
+  REQUIRE(writer.Finish(TestKey(), 1000).ok());
+  node.Restart();
+  Version version = *node.versions->Load(RoundId{4});
+  CHECK_FALSE(version.holds());
+  CHECK_FALSE(version.given_up());
+  CHECK(version.state() == state->id);
+  CHECK(node.Whole(4));
+  CHECK(node.chunks->usage().bytes < holder.chunks->usage().bytes / 2);
+  CHECK(node.versions->ReadState(version).status().code() == absl::StatusCode::kNotFound);
+
+  SECTION("it goes") {
+    REQUIRE(node.versions->KeepModels().ok());
+    CHECK(node.Rounds().empty());
+    CHECK(node.chunks->usage().chunks == 0);
+  }
+  SECTION("what is arriving stays beside what is written and tidied, and is adopted when all is there") {
+    version.model = whole.model;
+    version.outer = whole.outer;
+    const std::string owner = node.versions->ArrivingOwnerOf(RoundId{4});
+    std::vector<store::ChunkId> all = ManifestOf(holder, whole.model).Chunks();
+    for (const store::ChunkId& id : ManifestOf(holder, whole.outer).Chunks()) all.push_back(id);
+    all.insert(all.end(), {whole.model, whole.outer});
+    for (const store::ChunkId& id : all) REQUIRE(node.chunks->Put((*holder.chunks->Get(id)).span(), owner).ok());
+    REQUIRE(node.versions->Tidy().ok());
+    const bool crash = GENERATE(false, true);
+    if (crash) {
+      node.Restart();
+      REQUIRE(node.versions->DropArriving().ok());
+      CHECK_FALSE(node.versions->Load(RoundId{4})->holds());
+      CHECK(node.Whole(4));
+      return;
+    }
+    REQUIRE(node.versions->Adopt(version, TestKey()).ok());
+    node.Restart();
+    CHECK(node.chunks->Owners() == std::vector<std::string>{"j1-checkpoint-4"});
+    CHECK(node.versions->Load(RoundId{4})->inner == version.inner);
+    CHECK(node.Whole(4));
+    CHECK_FALSE(node.versions->HasGaps(version));
+    CHECK((*node.versions->ReadState(version))->id == state->id);
+    REQUIRE(disk.Remove(ChunkFile(all[2])).ok());
+    node.Restart();
+    CHECK(node.versions->HasGaps(version));
+  }
+  SECTION("its owner's word stays") {
+    REQUIRE(node.versions->GiveUp(version, TestKey()).ok());
+    node.Restart();
+    REQUIRE(node.versions->Tidy().ok());
+    CHECK(node.versions->Load(RoundId{4})->given_up());
+    CHECK(node.chunks->usage().pinned_bytes == 0);
+  }
+}
+
 TEST_CASE("what has not changed takes no room: with half of the tensors frozen at most 52 % is written") {
   constexpr uint64_t kLarge = 16 * kMiB + 123;  // 64 MiB each of θ, momentum and one moment
   MemoryFileSystem disk;

@@ -269,6 +269,12 @@ TEST_CASE("a checkpoint is kept every so many rounds and after the last, and non
     if (KeepsCheckpoint(spec, rounds)) kept.push_back(rounds);
   }
   CHECK(kept == std::vector<uint64_t>{3, 6, 7});
+  spec.checkpoints.keep = 2;
+  using Rounds = std::vector<uint64_t>;
+  const Rounds expected[] = {{}, {}, {}, {3}, {3}, {3}, {3, 6}, {6, 7}};
+  for (uint64_t rounds = 0; rounds <= 7; ++rounds) CHECK(KeptCheckpoints(spec, rounds) == expected[rounds]);
+  spec.checkpoints.every = 0;
+  CHECK(KeptCheckpoints(spec, 7).empty());
 }
 
 // Values by hand from the formulas; the cosine is nanoGPT's.

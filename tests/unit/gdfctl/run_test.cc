@@ -484,7 +484,7 @@ TEST_CASE("An export that cannot be whole leaves its folder as it was") {
   CHECK(*files.List(folder) == std::vector<std::string>{"config.json", "model.safetensors"});
 }
 
-// Of j1 after 40 rounds, on ann and, with its worker's state, on bob.
+// Of j1 after 40 rounds, on ann, who keeps its parameters, and bob, who keeps his worker's state.
 v1::ListCheckpointsReply TwoCopies() {
   v1::ListCheckpointsReply reply;
   v1::Checkpoint& checkpoint = *reply.add_checkpoints();
@@ -504,7 +504,9 @@ v1::ListCheckpointsReply TwoCopies() {
     copy.set_written_unix_ms(1'700'000'000'000);
     copy.set_new_bytes(2048);
     copy.set_inner_state(copy.node_name() == "bob");
+    copy.set_parameters(copy.node_name() == "ann");
   }
+  checkpoint.set_wanted(2);
   return reply;
 }
 
@@ -522,7 +524,7 @@ TEST_CASE("Checkpoints are listed and shown, as text and as JSON, with who does 
   const Outcome list = RunOn(gdfd, {"checkpoint", "list", "j1"});
   CHECK(list.code == 0);
   CHECK(gdfd.checkpoints_of == "j1");
-  for (const char* text : {"40", "0123456789ab", "2.0 KiB", "ann, bob"}) {
+  for (const char* text : {"40", "0123456789ab", "2.0 KiB", "1 of 2: ann\n"}) {
     INFO(list.out);
     CHECK(list.out.find(text) != std::string::npos);
   }
@@ -530,13 +532,15 @@ TEST_CASE("Checkpoints are listed and shown, as text and as JSON, with who does 
   const json listed = json::parse(RunOn(gdfd, {"--json", "checkpoint", "list", "j1"}).out);
   CHECK(listed["checkpoints"][0]["round"] == 40);
   CHECK(listed["checkpoints"][0]["copies"][1]["inner_state"] == true);
+  CHECK(listed["checkpoints"][0]["copies"][1]["parameters"] == false);
+  CHECK(listed["checkpoints"][0]["wanted"] == 2);
   CHECK(listed["silent_names"] == json{"cem"});
   CHECK(listed["passed_over"] == json{"/x: is damaged"});
 
   const Outcome shown = RunOn(gdfd, {"checkpoint", "show", "j1", "40"});
   CHECK(shown.code == 0);
   for (const char* text : {"of j1 after 40 rounds", "1000, digest 0123456789abcdef", "position 77 of epoch 1",
-                           "in epoch 2 by ann, bob", "not saved"}) {
+                           "in epoch 2 by ann, bob", "1 of 2: ann\n", "kept by others", "not saved"}) {
     INFO(shown.out << " has " << text);
     CHECK(shown.out.find(text) != std::string::npos);
   }
@@ -556,6 +560,7 @@ TEST_CASE("A check of a checkpoint says what is whole, mended and missing, and e
   FakeGdfd gdfd;
   gdfd.verify_reply.set_chunks(12);
   gdfd.verify_reply.set_bytes(uint64_t{3} << 20);
+  gdfd.verify_reply.set_parameters(true);
   gdfd.verify_reply.set_outer_state(true);
   gdfd.verify_reply.add_repaired()->set_id("00112233445566");
   gdfd.verify_reply.mutable_repaired(0)->set_part("model");

@@ -2,6 +2,9 @@
 
 #include <deque>
 
+#include "absl/algorithm/container.h"
+#include "core/checkpoint/holders.h"
+
 #include "gdfd/jobs/checkpoint_writer.h"
 #include "tests/unit/jobs/job_network.h"
 
@@ -18,13 +21,13 @@ std::string Yaml(int nodes, const std::string& checkpoints, const std::string& o
   return JobYaml(absl::StrCat("  count: ", nodes, "\n"), absl::StrCat(output, "checkpoints:\n", checkpoints), rounds);
 }
 
-// "2 on 3 nodes, 4 on 1 node" of what `node` lists.
+// "2 on 3, 4 on 1" of what `node` lists: on how many its parameters are.
 std::string Listed(JobNetwork& net, JobNetwork::Node& node, JobId id) {
   const absl::StatusOr<CheckpointList> list = net.Await(node.host->checkpoints().List(id));
   if (!list.ok()) return std::string(list.status().message());
   std::string text;
   for (const KeptCheckpoint& kept : list->checkpoints) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", kept.version().round().value, " on ", kept.copies.size());
+    absl::StrAppend(&text, text.empty() ? "" : ", ", kept.version().round().value, " on ", kept.holders().size());
   }
   if (!list->silent.empty()) absl::StrAppend(&text, "; silent: ", list->silent.size());
   for (const std::string& damage : list->passed_over) absl::StrAppend(&text, "; ", damage);
@@ -249,6 +252,126 @@ TEST_CASE("A node that restarts has its checkpoints, and goes on with them") {
   }
 }
 
+std::string Replicated(int replicas, int rounds) {
+  return JobYaml("  min: 3\n  max: 4\n",
+                 absl::StrCat("  keep_model: true\ncheckpoints:\n  every: 2\n  keep: 3\n  replicas: ", replicas, "\n"), rounds);
+}
+
+// Of `net`, by whether they are to keep checkpoints of the job with its present members.
+struct Sides {
+  std::vector<JobNetwork::Node*> holders, others;
+};
+Sides SidesOf(JobNetwork& net, JobId id, size_t replicas) {
+  const state::Job job = net.Job(id);
+  const std::vector<NodeId> holders = checkpoint::HoldersOf(id, job.members, replicas);
+  Sides sides;
+  for (int number = 1; number <= static_cast<int>(job.members.size()); ++number) {
+    JobNetwork::Node& node = net.node(number);
+    (absl::c_linear_search(holders, node.id()) ? sides.holders : sides.others).push_back(&node);
+  }
+  return sides;
+}
+
+TEST_CASE("As many members keep a checkpoint as the job asks for; the others keep their own state, and have it from those") {
+  JobNetwork net;
+  net.num_params = 300'000;
+  net.Add(RoleSet::All());
+  for (int i = 0; i < 3; ++i) net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), Replicated(2, 7));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 5; }));
+  REQUIRE(net.Comes([&] { return Listed(net, net.coordinator(), id) == "2 on 2, 4 on 2"; }));
+  const Sides sides = SidesOf(net, id, 2);
+  REQUIRE(sides.holders.size() == 2);
+  REQUIRE(sides.others.size() == 2);
+  for (auto* node : sides.holders) CHECK(net.Await(node->host->checkpoints().Verify(id, RoundId{4}))->model);
+  for (auto* node : sides.others) {
+    const CheckedCheckpoint own = *net.Await(node->host->checkpoints().Verify(id, RoundId{4}));
+    CHECK_FALSE(own.model);
+    CHECK_FALSE(own.outer);
+    CHECK(own.inner);
+    CHECK(own.found.missing.empty());
+    // Two states of θ and momentum fewer.
+    CHECK(node->chunks->usage().bytes + 4 * net.num_params * sizeof(float) <= sides.holders[0]->chunks->usage().bytes);
+    const Opened opened = net.Await(node->host->checkpoints().Open(id, RoundId{4}));
+    INFO(opened.status());
+    REQUIRE(opened.ok());
+    CHECK((*opened)->state->id.theta == own.version.state().theta);
+  }
+  REQUIRE(net.Finishes(id));
+  REQUIRE(IsOver(net, {sides.holders[0], sides.holders[1], sides.others[0], sides.others[1]}, id));
+  CHECK(net.Comes([&] { return Listed(net, net.coordinator(), id) == "4 on 2, 6 on 2, 7 on 2"; }));
+  for (auto* node : sides.others) CHECK(node->chunks->usage().chunks == 0);
+  CHECK_FALSE(net.HasEvent("took a copy"));  // nobody was lost
+}
+
+TEST_CASE("When a member is lost that kept checkpoints, another takes them from those that are left, and keeps them") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  for (int i = 0; i < 3; ++i) net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), Replicated(2, 40));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 9; }));
+  REQUIRE(net.Comes([&] { return Listed(net, net.coordinator(), id) == "4 on 2, 6 on 2, 8 on 2"; }));
+  const Sides before = SidesOf(net, id, 2);
+  JobNetwork::Node& lost = *before.holders[before.holders[0]->number == 1 ? 1 : 0];
+  net.Crash(lost);
+  REQUIRE(net.Comes([&] { return net.HasEvent("took a copy of the checkpoint of round"); }));
+  const std::vector<NodeId> members = net.Job(id).members;
+  CHECK_FALSE(absl::c_linear_search(members, lost.id()));
+  const uint64_t rounds = net.Job(id).rounds_done;
+  // All that are kept by then, with those that were written since.
+  REQUIRE(net.Comes([&] {
+    const absl::StatusOr<CheckpointList> list = net.Await(net.coordinator().host->checkpoints().List(id));
+    return list.ok() && list->checkpoints.size() == 3 && absl::c_all_of(list->checkpoints, [](const KeptCheckpoint& kept) {
+      return kept.holders().size() == 2;
+    });
+  }));
+  CHECK(net.Job(id).rounds_done < rounds + 6);
+  for (const NodeId& holder : checkpoint::HoldersOf(id, members, 2)) {
+    const auto has_id = [&](JobNetwork::Node* node) { return node->id() == holder; };
+    std::vector<JobNetwork::Node*> all = before.holders;
+    all.insert(all.end(), before.others.begin(), before.others.end());
+    JobNetwork::Node& node = **absl::c_find_if(all, has_id);
+    const uint64_t newest = net.Job(id).rounds_done / 2 * 2;
+    for (uint64_t round = newest; round + 4 > newest; round -= 2) {
+      const absl::StatusOr<CheckedCheckpoint> checked = net.Await(node.host->checkpoints().Verify(id, RoundId{round}));
+      if (absl::IsNotFound(checked.status())) continue;  // is being written
+      CHECK(checked->model);
+      CHECK(checked->outer);
+      CHECK(checked->repaired.empty());
+      CHECK(checked->found.missing.empty());
+      CHECK(checked->found.digests.ok());
+    }
+  }
+}
+
+TEST_CASE("A chunk that was found damaged comes back by itself; what an owner has removed does not") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  for (int i = 0; i < 2; ++i) net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), Replicated(3, 30));
+  REQUIRE(net.Comes([&] { return net.Job(id).rounds_done == 5; }));
+  REQUIRE(net.Comes([&] { return Listed(net, net.coordinator(), id) == "2 on 3, 4 on 3"; }));
+  auto& node = net.node(2);
+  SECTION("damaged") {
+    const checkpoint::Version version = VersionOf(net, node, id, 4);
+    const std::vector<std::string> model = ChunkFiles(node, version.model);
+    Damage(node, model[1]);
+    const store::ChunkId damaged = store::Manifest::Decode((*node.chunks->Get(version.model)).view())->files[1].chunks[0];
+    CHECK(node.chunks->Get(damaged).status().code() == StatusCode::kDataLoss);  // as who serves or exports it
+    CHECK_FALSE(node.chunks->Has(damaged));
+    CHECK(net.Comes([&] { return node.chunks->Has(damaged); }));
+    CHECK(net.Job(id).rounds_done <= 7);
+  }
+  SECTION("removed") {
+    REQUIRE(net.Await(node.host->checkpoints().Remove(id, RoundId{4})).ok());
+    CHECK(net.Await(node.host->checkpoints().Verify(id, RoundId{4})).status().code() == StatusCode::kNotFound);
+    CHECK(net.Await(node.host->checkpoints().Remove(id, RoundId{4})).code() == StatusCode::kNotFound);
+    REQUIRE(net.Comes([&] { return Listed(net, net.coordinator(), id) == "4 on 2, 6 on 3, 8 on 3"; }));
+    REQUIRE(net.Finishes(id));
+    CHECK_FALSE(net.HasEvent("took a copy"));
+  }
+}
+
 // Holds work back until it is told to do it.
 class SlowPool final : public ComputePool {
  public:
@@ -280,7 +403,7 @@ struct WriterWorld {
     versions = std::make_shared<checkpoint::VersionStore>(files, chunks, options);
     writer = std::make_unique<CheckpointWriter>(CheckpointWriter::Env{
         executor, pool, files, key, spec, "/jobs/j1", versions,
-        [this](wire::Severity, std::string text) { return Note(this, std::move(text)); }});
+        [this](wire::Severity, std::string text) { return Note(this, std::move(text)); }, [] {}});
   }
   static Task<void> Note(WriterWorld* world, std::string text) {
     world->told.push_back(std::move(text));

@@ -10,9 +10,9 @@ using trust::RoleSet;
 
 constexpr int kRounds = 10;
 
-std::string Yaml(int nodes, int min) {
+std::string Yaml(int nodes, int min, int replicas = 3) {
   return JobYaml(absl::StrCat("  min: ", min, "\n  max: ", nodes, "\n"),
-                 "  keep_model: true\ncheckpoints:\n  every: 2\n  keep: 10\n", kRounds);
+                 absl::StrCat("  keep_model: true\ncheckpoints:\n  every: 2\n  keep: 10\n  replicas: ", replicas, "\n"), kRounds);
 }
 
 // θ that `node` keeps of the round.
@@ -57,7 +57,8 @@ TEST_CASE("A job that is sent back goes on from there, bit for bit as if nothing
   auto& n1 = net.Add(RoleSet::All());
   auto& n2 = net.Add({Role::kContributor});
   auto& n3 = net.Add({Role::kContributor});
-  const JobId id = net.Submit(n1, Yaml(3, 3));
+  const int replicas = GENERATE(3, 1);  // of the parameters: the inner state is each node's own
+  const JobId id = net.Submit(n1, Yaml(3, 3, replicas));
   REQUIRE(Reaches(net, id, 7));
   const Digest kept = ThetaAfter(net, n1, id, 4);
   REQUIRE(net.Do(n1, wire::RollBackJob{id, RoundId{4}, kept, "to see"}).ok());
