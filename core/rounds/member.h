@@ -199,6 +199,8 @@ class JobMember::Impl {
   std::map<std::string, int, std::less<>> unsaved_;  // what, and how often in a row
 
   std::string activity_ = "starting";
+  int giving_ = 0;      // how many fetch this node's state
+  int exchanging_ = 0;  // whether its link is needed for rounds
   int64_t step_ = 0;
   double loss_ = 0;
   absl::Duration last_heard_;              // from the lead

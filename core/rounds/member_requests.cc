@@ -152,7 +152,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   const bool held = shadow_ && shadow_->id.round == sync.target.round && shadow_->id.theta == sync.target.theta &&
                     shadow_->id.momentum == sync.target.momentum;
   if (!held) {
-    absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, num_momentum(), sync.source);
+    absl::StatusOr<OuterStateDraft> state = co_await FetchState(env_, sync.target, num_momentum(), sync.sources);
     GDF_CO_RETURN_IF_ERROR(state.status());
     fetched = *std::move(state);
     shadow_tag_ = {};

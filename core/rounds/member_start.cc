@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "core/base/log.h"
@@ -13,6 +14,9 @@
 
 namespace gdf::rounds {
 namespace {
+
+constexpr int kMaxGiven = 8;  // fetches of this node's state at a time: the others go on elsewhere, or ask again
+constexpr int kMaxGivenPerPeer = 2;
 
 aggregate::OuterSgd OuterOf(const config::OuterSpec& spec) {
   aggregate::OuterSgd out;
@@ -207,7 +211,8 @@ void JobMember::Impl::Serve() {
       Method(env_.job), [this](NodeId peer, Buffer request) { return HandleCall(peer, std::move(request)); });
   states_ = env_.transport.HandleStream(
       StateMethod(env_.job),
-      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeState(peer, std::move(stream)); }, {});
+      [this](NodeId peer, std::unique_ptr<net::Stream> stream) { return ServeState(peer, std::move(stream)); },
+      {.max_concurrent_per_peer = kMaxGivenPerPeer});
 }
 
 Task<void> JobMember::Impl::ServeState(NodeId peer, std::unique_ptr<net::Stream> stream) {
@@ -237,8 +242,14 @@ Task<void> JobMember::Impl::ServeState(NodeId peer, std::unique_ptr<net::Stream>
                                                  state_->id.round.value));
     }
   }
+  if (refused.ok() && giving_ == kMaxGiven) {
+    refused = absl::ResourceExhaustedError("this node gives its state to as many as it does at a time; ask again later");
+  }
   if (refused.ok()) {
-    refused = co_await SendState(*stream, std::move(state));
+    ++giving_;
+    const auto done = absl::MakeCleanup([this] { --giving_; });
+    const GivingState giving{env_.executor, env_.pool, env_.timings.call, [this] { return exchanging_ > 0; }};
+    refused = co_await GiveState(giving, *stream, std::move(state));
   }
   if (refused.ok()) {
     stream->Finish();

@@ -137,40 +137,36 @@ absl::Status RoundLead::ChooseState(const Answers& answers) {
 }
 
 // The lead fetches the state that all are to start from. Who claims it and does not give it is lost.
-Task<absl::Status> RoundLead::FetchPosition(const Answers& answers) {
-  absl::Status last;
-  for (const auto& [node, reply] : answers.by_node) {
-    if (!(reply.committed == position_)) continue;
-    wire::SyncState sync{Tag(), position_, node, true, commit_};
-    const Reply synced = co_await Ask(env_.transport.self(), std::move(sync), env_.timings.persist);
-    if (synced.ok()) co_return absl::OkStatus();
-    last = synced.status();
-    if (absl::IsResourceExhausted(last)) break;  // this node's own disk or memory
-    Lose(node, last);
+Task<absl::Status> RoundLead::FetchPosition(const std::vector<NodeId>& holders) {
+  wire::SyncState sync{Tag(), position_, holders, true, commit_};
+  const Reply synced = co_await Ask(env_.transport.self(), std::move(sync), env_.timings.persist);
+  if (synced.ok()) co_return absl::OkStatus();
+  const absl::Status why = synced.status();
+  if (!absl::IsResourceExhausted(why)) {  // that is this node's own disk or memory
+    for (const NodeId& node : holders) Lose(node, why);
   }
-  co_return absl::UnavailableError(absl::StrCat("the lead cannot have the state after ", Counted(position_.round.value, "round"), ": ", last.message()));
+  co_return absl::UnavailableError(absl::StrCat("the lead cannot have the state after ", Counted(position_.round.value, "round"), ": ", why.message()));
 }
 
-// The lead has this state first; then who holds another one fetches it from the lead, unless enough hold it already: then
-// nobody waits for that, and a node that has just joined fetches while the others train (TrainOn).
+// The lead has this state first; then who holds another one fetches it from those that have it, unless enough do already:
+// then nobody waits for that, and a node that has just joined fetches while the others train (TrainOn).
 Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
   const NodeId self = env_.transport.self();
-  std::vector<NodeId> behind;
-  size_t holders = 1;
+  std::vector<NodeId> behind, holders;
   for (const auto& [node, reply] : answers.by_node) {
-    if (node == self) continue;
     if (reply.committed == position_) {
-      ++holders;
-    } else {
+      holders.push_back(node);
+    } else if (node != self) {
       behind.push_back(node);
     }
   }
   if (!(answers.by_node.at(self).committed == position_)) {
-    const absl::Status fetched = co_await FetchPosition(answers);
+    const absl::Status fetched = co_await FetchPosition(holders);
     GDF_CO_RETURN_IF_ERROR(fetched);
+    holders.push_back(self);
   }
-  if (holders >= Quorum()) co_return CheckMajority();
-  const wire::SyncState sync{Tag(), position_, self, true, commit_};
+  if (holders.size() >= Quorum()) co_return CheckMajority();
+  const wire::SyncState sync{Tag(), position_, std::move(holders), true, commit_};
   const auto same = [sync](const NodeId&) { return sync; };
   Replies replies = co_await AskAll(behind, same, env_.timings.persist);
   for (const auto& [node, reply] : replies) {
@@ -181,27 +177,23 @@ Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
 
 Task<absl::Status> RoundLead::FinishPrepared(const Answers& answers) {
   const wire::Receipt* best = nullptr;
-  NodeId holder;
   for (const auto& [node, reply] : answers.by_node) {
     if (!reply.prepared || alive_.count(node) == 0) continue;
     const wire::Receipt& receipt = *reply.prepared;
     if (receipt.tag.round != position_.round || receipt.start_theta != position_.theta) continue;
     const bool newer = best == nullptr || std::make_pair(best->tag.epoch, best->tag.attempt) <
                                               std::make_pair(receipt.tag.epoch, receipt.tag.attempt);
-    if (newer) {
-      best = &receipt;
-      holder = node;
-    }
+    if (newer) best = &receipt;
   }
   if (best == nullptr) co_return absl::OkStatus();
-  member_.Event(wire::Severity::kInfo, absl::StrCat("finishing ", RoundName(position_.round), ", which node ",
-                                                    holder.Short(), " had prepared"));
-  std::vector<NodeId> without;
+  std::vector<NodeId> without, holders;
   for (const NodeId& node : Alive()) {
     const std::optional<wire::Receipt>& held = answers.by_node.at(node).prepared;
-    if (!held || !(held->result == best->result)) without.push_back(node);
+    (held && held->result == best->result ? holders : without).push_back(node);
   }
-  const wire::SyncState sync{Tag(), best->result, holder, false, std::nullopt};
+  member_.Event(wire::Severity::kInfo, absl::StrCat("finishing ", RoundName(position_.round), ", which node ",
+                                                    holders.front().Short(), " had prepared"));
+  const wire::SyncState sync{Tag(), best->result, std::move(holders), false, std::nullopt};
   const auto same = [sync](const NodeId&) { return sync; };
   Replies replies = co_await AskAll(without, same, env_.timings.persist);
   for (const auto& [node, reply] : replies) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "core/base/status_macros.h"
@@ -246,6 +247,8 @@ Task<absl::StatusOr<tensor::FlatBuffer>> JobMember::Impl::Exchange(wire::Exchang
     if (c.node == self && c.tokens > 0) request.packed = packed;
   }
   const absl::Duration begin = clock.Monotonic();
+  ++exchanging_;
+  const auto done = absl::MakeCleanup([this] { --exchanging_; });
   exchange::Outcome outcome = co_await exchange_.AllReduce(std::move(request));
   prepared->exchange_seconds = absl::ToDoubleSeconds(clock.Monotonic() - begin);
   prepared->payload_sent = outcome.payload_sent;

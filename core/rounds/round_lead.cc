@@ -269,7 +269,7 @@ Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
     // It was away, or is new: it enters again, fetches θ_t, and trains if that keeps nobody waiting.
     const wire::Enter enter{env_.job, epoch_};
     (co_await Ask(node, enter, env_.timings.call)).IgnoreError();
-    wire::SyncState sync{Tag(), position_, env_.transport.self(), true, commit_};
+    wire::SyncState sync{Tag(), position_, Alive(), true, commit_};
     const absl::Duration begun = Now();
     Reply synced = co_await Ask(node, std::move(sync), env_.timings.persist);
     GDF_CO_RETURN_IF_ERROR(synced.status());

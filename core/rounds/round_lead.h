@@ -99,7 +99,7 @@ class RoundLead {
   std::string MissingQuorum(const Answers& answers) const;  // empty: there is one
   absl::Status ChooseState(const Answers& answers);
   Task<absl::Status> BringTogether(const Answers& answers);
-  Task<absl::Status> FetchPosition(const Answers& answers);
+  Task<absl::Status> FetchPosition(const std::vector<NodeId>& holders);
   Task<absl::Status> FinishPrepared(const Answers& answers);
 
   // round_lead.cc: asking

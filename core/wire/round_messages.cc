@@ -172,7 +172,7 @@ absl::Status Get(const pb::Enter& in, Enter* out) {
 absl::Status Get(const pb::SyncState& in, SyncState* out) {
   GDF_RETURN_IF_ERROR(Get(in.tag(), &out->tag));
   GDF_RETURN_IF_ERROR(Get(in.target(), &out->target));
-  GDF_RETURN_IF_ERROR(Get("sync.source", in.source(), &out->source));
+  GDF_RETURN_IF_ERROR(GetNodes("sync.sources", in.sources(), &out->sources));
   out->install = in.install();
   if (in.has_commit()) GDF_RETURN_IF_ERROR(Get(in.commit(), &out->commit.emplace()));
   return absl::OkStatus();
@@ -403,6 +403,12 @@ absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes) {
   fetch.job = JobId{in.job()};
   GDF_RETURN_IF_ERROR(Get(in.state(), &fetch.state));
   return fetch;
+}
+
+absl::StatusOr<FetchLeaves> DecodeFetchLeaves(absl::Span<const uint8_t> bytes) {
+  GDF_ASSIGN_OR_RETURN(const pb::FetchLeaves in, Parse<pb::FetchLeaves>("leaves", bytes));
+  if (in.count() > kMaxLeavesAsked) return Bad("leaves.count", "is out of range");
+  return FetchLeaves{in.first(), in.count()};
 }
 
 absl::StatusOr<Commit> DecodeCommit(absl::Span<const uint8_t> bytes) {

@@ -24,6 +24,7 @@ inline constexpr size_t kMaxRoundMembers = 1024;
 inline constexpr uint32_t kMaxRoundCodecs = 64;  // of a job
 inline constexpr size_t kMaxHeldBytes = 65536;  // one bit for a MiB of float32: 2^37 parameters
 inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in one round: its weight
+inline constexpr uint32_t kMaxLeavesAsked = 64;  // of a state, by one message
 inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 inline constexpr size_t kMaxReasonBytes = 512;
 inline constexpr uint64_t kMaxRate = 1'000'000'000'000;  // of bytes or values a second, that a member tells
@@ -118,7 +119,7 @@ struct Enter {
 struct SyncState {
   RoundTag tag;
   StateId target;
-  NodeId source;
+  std::vector<NodeId> sources;  // that hold it
   bool install = false;
   std::optional<Commit> commit;  // of target, when it was committed by one
   bool operator==(const SyncState&) const = default;
@@ -283,11 +284,20 @@ struct FetchState {
   bool operator==(const FetchState&) const = default;
 };
 
+// After it, on the same stream: leaves [first, first + count) of the state's digests, those of θ and then the momentum's; of
+// none: the digests of all.
+struct FetchLeaves {
+  uint64_t first = 0;
+  uint32_t count = 0;
+  bool operator==(const FetchLeaves&) const = default;
+};
+
 Buffer EncodeRoundRequest(const RoundRequest& request);
 Buffer EncodeRoundReply(const RoundReply& reply);
 Buffer EncodeExchangeHello(const ExchangeHello& hello);
 Buffer EncodeExchangeHeld(const ExchangeHeld& held);
 Buffer EncodeFetchState(const FetchState& fetch);
+Buffer EncodeFetchLeaves(const FetchLeaves& fetch);
 std::string EncodeCommit(const Commit& commit);
 std::string EncodeReceipt(const Receipt& receipt);
 std::string EncodeEpochRecord(const EpochRecord& record);
@@ -298,6 +308,7 @@ absl::StatusOr<RoundReply> DecodeRoundReply(absl::Span<const uint8_t> bytes);
 absl::StatusOr<ExchangeHello> DecodeExchangeHello(absl::Span<const uint8_t> bytes);
 absl::StatusOr<ExchangeHeld> DecodeExchangeHeld(absl::Span<const uint8_t> bytes);
 absl::StatusOr<FetchState> DecodeFetchState(absl::Span<const uint8_t> bytes);
+absl::StatusOr<FetchLeaves> DecodeFetchLeaves(absl::Span<const uint8_t> bytes);
 absl::StatusOr<Commit> DecodeCommit(absl::Span<const uint8_t> bytes);
 absl::StatusOr<Receipt> DecodeReceipt(absl::Span<const uint8_t> bytes);
 absl::StatusOr<EpochRecord> DecodeEpochRecord(absl::Span<const uint8_t> bytes);

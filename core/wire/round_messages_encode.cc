@@ -76,7 +76,7 @@ struct RequestWriter {
     pb::SyncState* sync = out.mutable_sync_state();
     Put(in.tag, sync->mutable_tag());
     Put(in.target, sync->mutable_target());
-    Put(in.source, sync->mutable_source());
+    for (const NodeId& node : in.sources) Put(node, sync->add_sources());
     sync->set_install(in.install);
     if (in.commit) Put(*in.commit, sync->mutable_commit());
   }
@@ -212,6 +212,13 @@ Buffer EncodeFetchState(const FetchState& fetch) {
   pb::FetchState message;
   message.set_job(fetch.job.value);
   Put(fetch.state, message.mutable_state());
+  return Buffer(message.SerializeAsString());
+}
+
+Buffer EncodeFetchLeaves(const FetchLeaves& fetch) {
+  pb::FetchLeaves message;
+  message.set_first(fetch.first);
+  message.set_count(fetch.count);
   return Buffer(message.SerializeAsString());
 }
 

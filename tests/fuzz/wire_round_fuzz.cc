@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RoundTrip(bytes, DecodeExchangeHello, EncodeExchangeHello);
   RoundTrip(bytes, DecodeExchangeHeld, EncodeExchangeHeld);
   RoundTrip(bytes, DecodeFetchState, EncodeFetchState);
+  RoundTrip(bytes, DecodeFetchLeaves, EncodeFetchLeaves);
   RoundTrip(bytes, DecodeCommit, EncodeCommit);
   RoundTrip(bytes, DecodeReceipt, EncodeReceipt);
   RoundTrip(bytes, DecodeEpochRecord, EncodeEpochRecord);

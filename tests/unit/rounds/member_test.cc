@@ -399,7 +399,7 @@ TEST_CASE_METHOD(FragmentMember, "a fetched result is signed by the digest of it
   other->id.round = RoundId{1};
   checkpoint::Identify(*other);
   ServeStateFrom(2, other);
-  AskFor<wire::Done>(wire::SyncState{Tag(), other->id, id(2), false, std::nullopt});
+  AskFor<wire::Done>(wire::SyncState{Tag(), other->id, {id(2)}, false, std::nullopt});
   wire::Prepared prepared;
   prepared.tag = Tag();
   prepared.result = other->id;
@@ -518,7 +518,7 @@ TEST_CASE_METHOD(OneMember, "a state is installed with a commit by its epoch's r
   receipt.tag = Tag(1);
   receipt.voters = first.members;
   receipt.result = other->id;
-  wire::SyncState sync{Tag(), other->id, id(0), true, CommitBy(receipt, {0, 2})};
+  wire::SyncState sync{Tag(), other->id, {id(0)}, true, CommitBy(receipt, {0, 2})};
   const wire::StateId before = member->state()->id;
   SECTION("as the record has it") {
     AskFor<wire::Done>(sync);
@@ -547,7 +547,7 @@ TEST_CASE_METHOD(OneMember, "a state is installed with a commit by its epoch's r
     const checkpoint::OuterStatePtr initial = OtherState(0);
     registrations.clear();
     ServeStateFrom(0, initial);
-    AskFor<wire::Done>(wire::SyncState{Tag(), initial->id, id(0), true, std::nullopt});
+    AskFor<wire::Done>(wire::SyncState{Tag(), initial->id, {id(0)}, true, std::nullopt});
     CHECK(member->state()->id == initial->id);
   }
 }
@@ -561,7 +561,7 @@ TEST_CASE_METHOD(OneMember, "what is committed here is not taken back by the lea
   const checkpoint::OuterStatePtr initial = OtherState(0);
   ServeStateFrom(0, initial);
   const absl::Status status =
-      Ask(wire::SyncState{Tag(), initial->id, id(0), true, std::nullopt}).status();
+      Ask(wire::SyncState{Tag(), initial->id, {id(0)}, true, std::nullopt}).status();
   CHECK(absl::IsFailedPrecondition(status));
   CHECK(Says(status, "round 0 comes before round 1, which is committed here"));
   CHECK(served == 0);

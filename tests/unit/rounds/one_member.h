@@ -205,12 +205,15 @@ class OneMember {
     checkpoint::Identify(*state);
     return state;
   }
+  GivingState Giving(bool busy = false) {
+    return {executor, pool, absl::Minutes(1), [busy] { return busy; }};
+  }
   // Node `from` gives `state` to whoever fetches one; counts them in `served`.
   void ServeStateFrom(int from, checkpoint::OuterStatePtr state) {
     struct Body {
-      static Task<void> Serve(checkpoint::OuterStatePtr state, std::unique_ptr<net::Stream> stream) {
+      static Task<void> Serve(GivingState giving, checkpoint::OuterStatePtr state, std::unique_ptr<net::Stream> stream) {
         (co_await stream->Receive(absl::Minutes(1))).IgnoreError();
-        (co_await SendState(*stream, std::move(state))).IgnoreError();
+        (co_await GiveState(giving, *stream, std::move(state))).IgnoreError();
         stream->Finish();
       }
     };
@@ -218,7 +221,7 @@ class OneMember {
         JobMember::StateMethod(kJob),
         [this, state](NodeId, std::unique_ptr<net::Stream> stream) {
           ++served;
-          return Body::Serve(state, std::move(stream));
+          return Body::Serve(Giving(), state, std::move(stream));
         },
         {}));
   }

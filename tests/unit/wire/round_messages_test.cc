@@ -44,7 +44,7 @@ EpochRecord EpochOf() { return {Epoch{2}, Node("b"), {Node("a"), Node("b")}}; }
 std::vector<RoundRequest> Requests() {
   return {
       Enter{JobId{3}, EpochOf()},
-      SyncState{Tag(), StateOf(17), Node("a"), true, CommitOf()},
+      SyncState{Tag(), StateOf(17), {Node("a"), Node("b")}, true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
           Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first"), {7, 0}},
@@ -107,13 +107,16 @@ TEST_CASE("every round request and reply survives encoding, with all fields") {
   CHECK(*DecodeExchangeHello(EncodeExchangeHello(hello).span()) == hello);
   const FetchState fetch{JobId{3}, StateOf(17)};
   CHECK(*DecodeFetchState(EncodeFetchState(fetch).span()) == fetch);
+  const FetchLeaves leaves{1000, 8};
+  CHECK(*DecodeFetchLeaves(EncodeFetchLeaves(leaves).span()) == leaves);
+  CHECK(*DecodeFetchLeaves({}) == FetchLeaves{});
   CHECK(*DecodeCommit(AsBytes(EncodeCommit(CommitOf()))) == CommitOf());
   CHECK(*DecodeReceipt(AsBytes(EncodeReceipt(ReceiptOf()))) == ReceiptOf());
   CHECK(*DecodeEpochRecord(AsBytes(EncodeEpochRecord(EpochOf()))) == EpochOf());
 }
 
 TEST_CASE("what may be absent in a round message stays absent") {
-  const RoundRequest sync = SyncState{Tag(), StateOf(17), Node("a"), false, std::nullopt};
+  const RoundRequest sync = SyncState{Tag(), StateOf(17), {}, false, std::nullopt};
   CHECK(*DecodeRoundRequest(EncodeRoundRequest(sync).span()) == sync);
   const RoundReply first = EnterReply{StateOf(0), std::nullopt, std::nullopt, std::nullopt, 7, 0};
   CHECK(*DecodeRoundReply(EncodeRoundReply(first).span()) == first);
@@ -297,6 +300,9 @@ TEST_CASE("an exchange or a fetch that is about nothing is refused") {
   pb::FetchState fetch;
   fetch.set_job(1);
   Refused(DecodeFetchState(AsBytes(fetch.SerializeAsString())), "state.theta");
+  pb::FetchLeaves leaves;
+  leaves.set_count(kMaxLeavesAsked + 1);
+  Refused(DecodeFetchLeaves(AsBytes(leaves.SerializeAsString())), "leaves.count");
 }
 
 TEST_CASE("a reason of any length and any bytes arrives, cut between characters") {
