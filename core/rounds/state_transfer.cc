@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/log.h"
 #include "core/base/status_macros.h"
@@ -54,6 +55,15 @@ std::vector<Digest> DigestsOf(const checkpoint::OuterState& state) {
   return digests;
 }
 
+// A stream waits for its peer's window without a limit.
+Task<absl::Status> GiveMessage(const GivingState& giving, net::Stream& stream, Buffer message) {
+  const Executor::TimerId timer = giving.executor.PostAfter(giving.patience, [&stream] {
+    stream.Cancel(absl::DeadlineExceededError("no part of the state was taken for too long"));
+  });
+  const auto done = absl::MakeCleanup([&giving, timer] { giving.executor.Cancel(timer); });
+  co_return co_await stream.Send(std::move(message));
+}
+
 Task<absl::Status> GiveDigests(const GivingState& giving, net::Stream& stream, checkpoint::OuterStatePtr state) {
   auto compute = [state] { return DigestsOf(*state); };
   const auto digests = std::make_shared<const std::vector<Digest>>(
@@ -61,7 +71,7 @@ Task<absl::Status> GiveDigests(const GivingState& giving, net::Stream& stream, c
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(digests->data()), digests->size() * Digest::kSize);
   for (size_t at = 0; at < bytes.size(); at += kMerkleLeafBytes) {
     Buffer message = Buffer::Wrap(bytes.subspan(at, kMerkleLeafBytes), digests);
-    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(std::move(message)));
+    GDF_CO_RETURN_IF_ERROR(co_await GiveMessage(giving, stream, std::move(message)));
   }
   co_return absl::OkStatus();
 }
@@ -222,7 +232,7 @@ Task<absl::Status> GiveState(GivingState giving, net::Stream& stream, checkpoint
       const auto now = [&] { return giving.executor.clock().Monotonic(); };
       while (giving.busy() && now() - given_at < GivingState::kTrickle) co_await Sleep(giving.executor, kLook);
       Buffer leaf = Buffer::Wrap(LeafOf(*state, i), state);
-      GDF_CO_RETURN_IF_ERROR(co_await stream.Send(std::move(leaf)));
+      GDF_CO_RETURN_IF_ERROR(co_await GiveMessage(giving, stream, std::move(leaf)));
       given_at = now();
     }
   }

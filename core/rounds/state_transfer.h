@@ -20,7 +20,7 @@ using checkpoint::OuterStateDraft;
 struct GivingState {
   Executor& executor;
   ComputePool& pool;
-  absl::Duration patience;     // for a peer to ask on
+  absl::Duration patience;     // for a peer to ask on, and to take a part
   std::function<bool()> busy;  // whether the link is needed for the node's own work: then it gives one leaf every kTrickle
   // Less than others wait for a sign of life (RoundTimings::call); at 10 Mbit/s a twentieth of the time.
   static constexpr absl::Duration kTrickle = absl::Seconds(15);

@@ -278,6 +278,28 @@ Task<absl::StatusOr<std::optional<Buffer>>> Fetch(sim::SimTransport* from, NodeI
   co_return got;
 }
 
+// Asks for ten leaves and takes none.
+Task<std::unique_ptr<net::Stream>> AskAndWait(sim::SimTransport* from, NodeId to, wire::FetchState fetch) {
+  absl::StatusOr<std::unique_ptr<net::Stream>> stream =
+      co_await from->Open(to, JobMember::StateMethod(kJob), net::Priority::kBulk, absl::Seconds(5));
+  GDF_CHECK(stream.ok());
+  Buffer request = wire::EncodeFetchState(fetch);
+  (void)co_await (*stream)->Send(std::move(request));
+  Buffer leaves = wire::EncodeFetchLeaves({0, 10});
+  (void)co_await (*stream)->Send(std::move(leaves));
+  co_return *std::move(stream);
+}
+
+TEST_CASE_METHOD(LargeMember, "who asks for a state and takes none of it does not keep the others from it") {
+  const wire::FetchState fetch{kJob, member->state()->id};
+  std::vector<std::unique_ptr<net::Stream>> idle;
+  for (int i = 0; i < 2; ++i) idle.push_back(Run(AskAndWait(transports[2].get(), id(1), fetch)));
+  CHECK(absl::IsResourceExhausted(Run(Fetch(transports[2].get(), id(1), fetch)).status()));
+  CHECK(Run(Fetch(transports[0].get(), id(1), fetch)).ok());
+  executor.RunUntil([] { return false; }, absl::Seconds(60));
+  CHECK(Run(Fetch(transports[2].get(), id(1), fetch)).ok());
+}
+
 TEST_CASE_METHOD(OneMember, "states are given to members of the job only") {
   member->SetEpoch(first);
   const wire::FetchState fetch{kJob, member->state()->id};
