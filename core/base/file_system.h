@@ -1,5 +1,5 @@
 // Files as the programs need them: whole reads, atomic writes, appends that are synced. Posix for real, in memory for
-// the simulator (which can lose what was not synced).
+// tests; the simulator has a disk of its own, which loses what was not synced.
 #ifndef GDF_CORE_BASE_FILE_SYSTEM_H_
 #define GDF_CORE_BASE_FILE_SYSTEM_H_
 
@@ -32,7 +32,7 @@ class WritableFile {
   // kResourceExhausted when the disk is full.
   virtual absl::Status Append(absl::Span<const uint8_t> data) = 0;
   // Data reaches the disk, the file keeps `path`. Nothing is visible under `path` before Commit; a file destroyed
-  // without Commit leaves nothing. Order: write, fsync file, rename, fsync folder.
+  // without Commit leaves nothing. The order of its steps: atomic_file.h.
   virtual absl::Status Commit() = 0;
 };
 

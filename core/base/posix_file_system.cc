@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "core/base/file_system.h"
 #include "core/base/regular_file.h"
 #include "core/base/status_macros.h"
@@ -49,15 +50,12 @@ std::string Folder(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-class PosixWritableFile final : public WritableFile {
+class PosixNewFile final : public NewFile {
  public:
-  PosixWritableFile(int fd, std::string temporary, std::string path)
+  PosixNewFile(int fd, std::string temporary, std::string path)
       : fd_(fd), temporary_(std::move(temporary)), path_(std::move(path)) {}
-  ~PosixWritableFile() override {
-    close(fd_);
-    if (!committed_) unlink(temporary_.c_str());
-  }
-  absl::Status Append(absl::Span<const uint8_t> data) override {
+  ~PosixNewFile() override { close(fd_); }
+  absl::Status Write(absl::Span<const uint8_t> data) override {
     while (!data.empty()) {
       const ssize_t n = write(fd_, data.data(), data.size());
       if (n < 0 && errno == EINTR) continue;
@@ -66,10 +64,13 @@ class PosixWritableFile final : public WritableFile {
     }
     return absl::OkStatus();
   }
-  absl::Status Commit() override {
-    if (fsync(fd_) != 0) return ErrnoToStatus(errno, "sync", path_);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoToStatus(errno, "rename", path_);
-    committed_ = true;
+  absl::Status Sync() override {
+    return fsync(fd_) == 0 ? absl::OkStatus() : ErrnoToStatus(errno, "sync", path_);
+  }
+  absl::Status Rename() override {
+    return rename(temporary_.c_str(), path_.c_str()) == 0 ? absl::OkStatus() : ErrnoToStatus(errno, "rename", path_);
+  }
+  absl::Status SyncFolder() override {
     const int folder = open(Folder(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return ErrnoToStatus(errno, "open the folder of", path_);
     const int rc = fsync(folder);
@@ -77,12 +78,12 @@ class PosixWritableFile final : public WritableFile {
     close(folder);
     return rc == 0 ? absl::OkStatus() : ErrnoToStatus(error, "sync the folder of", path_);
   }
+  void Remove() override { unlink(temporary_.c_str()); }
 
  private:
   const int fd_;
   const std::string temporary_;
   const std::string path_;
-  bool committed_ = false;
 };
 
 }  // namespace
@@ -105,10 +106,10 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Create(const std:
     return absl::FailedPreconditionError(absl::StrCat(path, " is no regular file and is not replaced"));
   }
   static std::atomic<uint64_t> counter{0};
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", counter.fetch_add(1));
+  const std::string temporary = TemporaryName(path, static_cast<uint64_t>(getpid()), counter.fetch_add(1));
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0) return ErrnoToStatus(errno, "create", temporary);
-  return std::make_unique<PosixWritableFile>(fd, temporary, path);
+  return ReplaceAtomically(std::make_unique<PosixNewFile>(fd, temporary, path));
 }
 
 absl::StatusOr<FileInfo> PosixFileSystem::Stat(const std::string& path) {

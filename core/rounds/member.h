@@ -176,6 +176,7 @@ class JobMember::Impl {
 
   checkpoint::OuterStatePtr state_;        // θ_t, committed
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0
+  bool committed_unsaved_ = false;         // the disk did not take them
   OuterStateDraft shadow_;                 // what an exchange or a sync made of state_
   wire::RoundTag shadow_tag_;              // of the exchange that made it
   std::vector<wire::Contribution> shadow_contributions_;  // to that exchange's mean

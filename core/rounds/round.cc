@@ -387,10 +387,14 @@ Task<absl::StatusOr<uint32_t>> JobMember::Impl::ReserveAttempts(Epoch epoch, uin
 Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
   shadow_->id.cursor = receipt.result.cursor;
   if (!CheckpointDue(receipt.result.round)) co_return absl::OkStatus();
-  auto prepare = [shadow = shadow_, receipt](checkpoint::CheckpointStore& store) {
+  // After a restart only who has the round before as committed finds what was prepared.
+  auto prepare = [shadow = shadow_, receipt, before = committed_unsaved_ ? state_ : nullptr,
+                  commit = commit_](checkpoint::CheckpointStore& store) -> absl::Status {
+    if (before) GDF_RETURN_IF_ERROR(store.Commit(*before, commit));
     return store.Prepare(*shadow, receipt);
   };
   const absl::Status saved = co_await OnStore(std::move(prepare));
+  if (saved.ok()) committed_unsaved_ = false;
   TellSaved("results of rounds", saved,
             absl::StrCat("cannot save the result of ", RoundName(receipt.tag.round), " and so not sign it"));
   co_return saved;
@@ -399,6 +403,7 @@ Task<absl::Status> JobMember::Impl::PersistPrepared(wire::Receipt receipt) {
 Task<absl::Status> JobMember::Impl::PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit) {
   auto save = [state, commit](checkpoint::CheckpointStore& store) { return store.Commit(*state, commit); };
   const absl::Status saved = co_await OnStore(std::move(save));
+  committed_unsaved_ = !saved.ok();
   TellSaved("committed rounds", saved, absl::StrCat("cannot save round ", state->id.round.value, " as committed"));
   co_return saved;
 }

@@ -37,6 +37,7 @@ struct Side {
   NodeId peer;
   size_t max_message_bytes = net::kMaxMessageBytes;
   std::deque<Buffer> inbox;
+  bool unasked = false;  // accepted, and no message has come yet
   bool peer_finished = false;
   bool finished = false;
   absl::Status receive_end;
@@ -59,8 +60,6 @@ struct Side {
     Wake();
   }
 };
-
-std::pair<NodeId, NodeId> Ordered(const NodeId& a, const NodeId& b) { return a < b ? std::pair(a, b) : std::pair(b, a); }
 
 }  // namespace
 
@@ -87,7 +86,7 @@ struct SimLink : std::enable_shared_from_this<SimLink> {
     network.executor_.PostAfter(after, [self = shared_from_this(), from] {
       std::deque<Queued>& queue = self->under_way[from];
       if (self->broken || queue.empty()) return;
-      if (self->network.IsCut(self->id[0], self->id[1])) {
+      if (self->network.IsCut(self->id[from], self->id[1 - from])) {
         self->Pump(from, kRetransmit);
         return;
       }
@@ -100,13 +99,24 @@ struct SimLink : std::enable_shared_from_this<SimLink> {
     });
   }
 
-  void Announce(int from, const Frame& frame) {
+  void Announce(int from, Frame& frame) {
     if (frame.type != FrameType::kData) return;
-    ++network.messages_;
-    if (!network.on_message_) return;
-    const auto it = sides[1 - from].find(frame.stream);
-    network.on_message_({network.messages_, id[from], id[1 - from], it == sides[1 - from].end() ? "" : it->second->method});
+    SimMessage message{++network.messages_, id[from], id[1 - from], "", false};
+    if (const auto it = sides[1 - from].find(frame.stream); it != sides[1 - from].end()) {
+      message.method = it->second->method;
+      message.request = std::exchange(it->second->unasked, false);
+    }
+    if (network.on_message_) network.on_message_(message);
+    if (network.tamper_) network.tamper_(message, frame.payload);
+    if (!network.repeat_ || !message.request) return;
+    if (const std::optional<absl::Duration> after = network.repeat_(message)) {
+      network.executor_.PostAfter(*after, [self = shared_from_this(), end = 1 - from, message, payload = frame.payload] {
+        self->Repeat(end, message, payload);
+      });
+    }
   }
+
+  void Repeat(int end, const SimMessage& message, Buffer payload);
 
   void Deliver(int end, Frame frame) {
     SimTransport* transport = at[end];
@@ -262,8 +272,19 @@ void SimLink::Accept(int end, const Frame& open) {
     return;
   }
   std::shared_ptr<Side> side = AddSide(end, open.stream, open.method);
+  side->unasked = true;
   side->max_message_bytes = options->max_message_bytes;
   transport.methods_.Run(open.method, id[1 - end], std::make_unique<SimStream>(std::move(side)));
+}
+
+void SimLink::Repeat(int end, const SimMessage& message, Buffer payload) {
+  SimTransport* const transport = at[end];
+  if (transport == nullptr || !transport->methods_.Check(message.method, message.from, net::Admission::kMember).ok()) return;
+  auto side = std::make_shared<Side>(network.executor_, nullptr, end, 0, message.method);
+  side->peer = message.from;
+  side->inbox.push_back(std::move(payload));
+  side->peer_finished = true;
+  transport->methods_.Run(message.method, message.from, std::make_unique<SimStream>(std::move(side)));
 }
 
 // --- The network ---
@@ -271,9 +292,9 @@ void SimLink::Accept(int end, const Frame& open) {
 SimNetwork::SimNetwork(SimExecutor& executor, uint64_t seed, NetworkOptions options)
     : executor_(executor), rng_(MixSeed(seed, 0x6e6574)), options_(options) {}
 
-std::unique_ptr<SimTransport> SimNetwork::Join(NodeId id) {
+std::unique_ptr<SimTransport> SimNetwork::Join(NodeId id, Executor& executor) {
   GDF_CHECK(up_.count(id) == 0);
-  auto transport = std::make_unique<SimTransport>(*this, id);
+  auto transport = std::make_unique<SimTransport>(*this, id, executor);
   up_[id] = transport.get();
   return transport;
 }
@@ -282,8 +303,6 @@ absl::Duration SimNetwork::Delay(size_t bytes) {
   return options_.min_delay + (options_.max_delay - options_.min_delay) * rng_.Unit() +
          absl::Seconds(static_cast<double>(bytes) / options_.bytes_per_sec);
 }
-
-bool SimNetwork::IsCut(const NodeId& a, const NodeId& b) const { return cuts_.count(Ordered(a, b)) > 0; }
 
 std::vector<std::shared_ptr<SimLink>> SimNetwork::LinksBetween(const NodeId& a, const NodeId& b) const {
   std::vector<std::shared_ptr<SimLink>> links;
@@ -299,15 +318,23 @@ std::vector<std::shared_ptr<SimLink>> SimNetwork::LinksBetween(const NodeId& a, 
 }
 
 void SimNetwork::Cut(NodeId a, NodeId b) {
+  CutOneWay(a, b);
+  CutOneWay(b, a);
+}
+
+void SimNetwork::CutOneWay(NodeId from, NodeId to) {
   const uint64_t cut = next_cut_++;
-  if (!cuts_.emplace(Ordered(a, b), cut).second) return;
-  executor_.PostAfter(options_.keepalive, [this, a, b, cut] {
-    const auto it = cuts_.find(Ordered(a, b));
-    if (it != cuts_.end() && it->second == cut) Reset(a, b);
+  if (!cuts_.emplace(std::pair(from, to), cut).second) return;
+  executor_.PostAfter(options_.keepalive, [this, from, to, cut] {
+    const auto it = cuts_.find({from, to});
+    if (it != cuts_.end() && it->second == cut) Reset(from, to);
   });
 }
 
-void SimNetwork::Heal(NodeId a, NodeId b) { cuts_.erase(Ordered(a, b)); }
+void SimNetwork::Heal(NodeId a, NodeId b) {
+  cuts_.erase({a, b});
+  cuts_.erase({b, a});
+}
 
 void SimNetwork::Reset(NodeId a, NodeId b) {
   for (const std::shared_ptr<SimLink>& link : LinksBetween(a, b)) {
@@ -322,8 +349,8 @@ void SimNetwork::Reset(NodeId a, NodeId b) {
 
 // --- One node's transport ---
 
-SimTransport::SimTransport(SimNetwork& network, NodeId self)
-    : network_(network), self_(self), methods_(network.executor_) {}
+SimTransport::SimTransport(SimNetwork& network, NodeId self, Executor& executor)
+    : network_(network), self_(self), executor_(executor), methods_(executor) {}
 
 SimTransport::~SimTransport() {
   network_.up_.erase(self_);
@@ -353,7 +380,7 @@ Task<absl::StatusOr<std::shared_ptr<SimLink>>> SimTransport::Link(NodeId peer, n
                                                                   absl::Duration timeout) {
   std::shared_ptr<SimLink> link = Find(peer, priority);
   if (!link) {
-    const bool cut = network_.IsCut(self_, peer);
+    const bool cut = network_.Apart(self_, peer);
     const absl::Duration dial = cut ? network_.options_.dial_timeout : 3 * network_.Delay(0);
     co_await Sleep(network_.executor_, std::min(dial, timeout));
     if (dial > timeout) co_return absl::DeadlineExceededError(absl::StrCat("node ", peer.Short(), " was not reached"));
@@ -361,8 +388,8 @@ Task<absl::StatusOr<std::shared_ptr<SimLink>>> SimTransport::Link(NodeId peer, n
   }
   if (!link) {
     const auto there = network_.up_.find(peer);
-    if (there == network_.up_.end() && !network_.IsCut(self_, peer)) refused_.insert(peer);
-    if (there == network_.up_.end() || network_.IsCut(self_, peer)) {
+    if (there == network_.up_.end() && !network_.Apart(self_, peer)) refused_.insert(peer);
+    if (there == network_.up_.end() || network_.Apart(self_, peer)) {
       co_return absl::UnavailableError(absl::StrCat("node ", peer.Short(), " is not reachable"));
     }
     if (there->second->Admit(self_) == net::Admission::kRefused || Admit(peer) == net::Admission::kRefused) {
@@ -414,6 +441,24 @@ void SimTransport::Tell(NodeId peer, bool up, const absl::Status& why) {
   for (const auto& [id, watcher] : watchers) {
     if (watchers_->count(id) > 0) watcher(peer, up, why);
   }
+}
+
+size_t SimTransport::held_bytes() const {
+  size_t bytes = 0;
+  for (const std::shared_ptr<SimLink>& link : links_) {
+    const int end = link->at[0] == this ? 0 : 1;
+    for (const SimLink::Queued& queued : link->under_way[end]) bytes += queued.frame.payload.size();
+    for (const auto& [stream, side] : link->sides[end]) {
+      for (const Buffer& message : side->inbox) bytes += message.size();
+    }
+  }
+  return bytes;
+}
+
+size_t SimTransport::open_streams() const {
+  size_t streams = 0;
+  for (const std::shared_ptr<SimLink>& link : links_) streams += link->sides[link->at[0] == this ? 0 : 1].size();
+  return streams;
 }
 
 void SimTransport::RecheckAdmission() {

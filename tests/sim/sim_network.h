@@ -1,4 +1,5 @@
-// The simulated network: transports over one SimExecutor, with seeded delays, resets, partitions and crashes.
+// The simulated network: transports over one SimExecutor, with seeded delays, resets, partitions (one-way too), crashes,
+// requests that come again, and members whose bytes are not what they should be.
 // The same seed and the same calls give the same history.
 //
 //   SimNetwork network(executor, seed);
@@ -11,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,6 +40,7 @@ struct SimMessage {
   NodeId from;
   NodeId to;
   std::string method;
+  bool request = false;  // the first one of a stream that `from` opened
 };
 
 class SimTransport;
@@ -50,8 +53,10 @@ class SimNetwork {
  public:
   SimNetwork(SimExecutor& executor, uint64_t seed, NetworkOptions options = {});
 
-  // A node comes up; one transport of an id at a time.
-  std::unique_ptr<SimTransport> Join(NodeId id);
+  // A node comes up; one transport of an id at a time. `executor`: its own view of the network's, which outlives the
+  // network.
+  std::unique_ptr<SimTransport> Join(NodeId id, Executor& executor);
+  std::unique_ptr<SimTransport> Join(NodeId id) { return Join(id, executor_); }
 
   // Their least round trip is told as a local network's; messages take as long as before.
   void TellNear(const NodeId& a, const NodeId& b) {
@@ -61,6 +66,8 @@ class SimNetwork {
 
   // Nothing passes between the two until Heal. Frames wait, as TCP retransmits, until the link is given up.
   void Cut(NodeId a, NodeId b);
+  // Nothing of `from` arrives at `to`: what goes the other way does, until the link is given up for want of answers.
+  void CutOneWay(NodeId from, NodeId to);
   void Heal(NodeId a, NodeId b);
   // Breaks the connections between the two; what is under way is lost.
   void Reset(NodeId a, NodeId b);
@@ -68,13 +75,21 @@ class SimNetwork {
   // Called before each message is delivered; may crash, cut or reset whatever it likes.
   void set_on_message(std::function<void(const SimMessage&)> hook) { on_message_ = std::move(hook); }
   uint64_t messages() const { return messages_; }
+  // Called with what a message is about to bring, after set_on_message's; may change it as a hostile sender would.
+  void set_tamper(std::function<void(const SimMessage&, Buffer&)> tamper) { tamper_ = std::move(tamper); }
+  // Asked for each request: after how long it comes once more, the answer to that going nowhere; as one that was sent
+  // before a link was given up, and arrives after the same one on another link.
+  void set_repeat(std::function<std::optional<absl::Duration>(const SimMessage&)> repeat) {
+    repeat_ = std::move(repeat);
+  }
 
  private:
   friend class SimTransport;
   friend struct SimLink;
 
   absl::Duration Delay(size_t bytes);
-  bool IsCut(const NodeId& a, const NodeId& b) const;
+  bool IsCut(const NodeId& from, const NodeId& to) const { return cuts_.count({from, to}) > 0; }
+  bool Apart(const NodeId& a, const NodeId& b) const { return IsCut(a, b) || IsCut(b, a); }
   std::vector<std::shared_ptr<SimLink>> LinksBetween(const NodeId& a, const NodeId& b) const;
 
   SimExecutor& executor_;
@@ -82,19 +97,21 @@ class SimNetwork {
   const NetworkOptions options_;
   std::set<std::pair<NodeId, NodeId>> near_;  // both ways
   std::map<NodeId, SimTransport*> up_;
-  std::map<std::pair<NodeId, NodeId>, uint64_t> cuts_;  // ordered pair -> which cut
+  std::map<std::pair<NodeId, NodeId>, uint64_t> cuts_;  // from, to -> which cut
   uint64_t next_cut_ = 1;
   uint64_t messages_ = 0;
   std::function<void(const SimMessage&)> on_message_;
+  std::function<void(const SimMessage&, Buffer&)> tamper_;
+  std::function<std::optional<absl::Duration>(const SimMessage&)> repeat_;
 };
 
 class SimTransport final : public net::Transport {
  public:
-  SimTransport(SimNetwork& network, NodeId self);
+  SimTransport(SimNetwork& network, NodeId self, Executor& executor);
   ~SimTransport() override;
 
   NodeId self() const override { return self_; }
-  Executor& executor() override { return network_.executor_; }
+  Executor& executor() override { return executor_; }
   net::Registration HandleStream(std::string method, StreamHandler handler, net::MethodOptions options) override;
   Task<absl::StatusOr<std::unique_ptr<net::Stream>>> Open(NodeId peer, std::string method, net::Priority priority,
                                                           absl::Duration timeout) override;
@@ -116,6 +133,10 @@ class SimTransport final : public net::Transport {
   // Nothing leaves this node any more: between a crash and its effect.
   void Mute() { muted_ = true; }
 
+  // What this node holds for its peers: bytes that have not arrived, and bytes that came and were not read.
+  size_t held_bytes() const;
+  size_t open_streams() const;
+
  private:
   friend class SimNetwork;
   friend struct SimLink;
@@ -130,6 +151,7 @@ class SimTransport final : public net::Transport {
 
   SimNetwork& network_;
   const NodeId self_;
+  Executor& executor_;
   bool muted_ = false;
   std::function<net::Admission(NodeId)> policy_;
   net::MethodTable methods_;

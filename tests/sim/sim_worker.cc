@@ -267,6 +267,7 @@ Task<absl::Status> SimWorker::Save(train::StateSink sink) {
   out.Bytes(AsString(tensor::AsBytes(velocity_)));
   out.Bytes(AsString(tensor::AsBytes(absl::MakeConstSpan(residual))));
   Buffer state(out.Take());
+  if (options_.inner_states) options_.inner_states->saved[options_.node].insert(HashBytes(state.span()));
   co_return co_await sink(std::move(state));
 }
 
@@ -277,6 +278,9 @@ Task<absl::Status> SimWorker::Restore(uint64_t state_bytes, train::StateSource s
   if (state_bytes != 8 + 2 * bytes) co_return absl::InvalidArgumentError("not a state of this job");
   absl::StatusOr<Buffer> state = co_await source(0, state_bytes);
   GDF_CO_RETURN_IF_ERROR(state.status());
+  if (options_.inner_states && options_.inner_states->saved[options_.node].count(HashBytes(state->span())) == 0) {
+    options_.inner_states->wrong.push_back(absl::StrCat("node ", options_.node.Short(), " got back an inner state that it never saved"));
+  }
   uint64_t step = 0;
   std::memcpy(&step, state->span().data(), 8);
   step_ = static_cast<int64_t>(step);

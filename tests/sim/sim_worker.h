@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,12 @@ struct Projection {
 };
 using ProjectionJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Projection>>;
 
+// Inner states that were saved, as digests by node, and what was put back without having been.
+struct InnerJournal {
+  std::map<NodeId, std::set<Digest>> saved;
+  std::vector<std::string> wrong;
+};
+
 struct SimWorkerOptions {
   uint64_t num_params = 1000;
   uint64_t seed = 0;          // of the problem and its noise: the job's
@@ -40,6 +47,7 @@ struct SimWorkerOptions {
   uint64_t fragments = 1;
   bool has_matrix = false;    // most parameters are a square matrix
   ProjectionJournal* projections = nullptr;  // may be none where deltas do not go as factors
+  InnerJournal* inner_states = nullptr;      // none: not kept
   // Instead of the quadratic: every parameter begins at 1 and has this gradient, of which the inner SGD takes all.
   std::optional<float> constant_gradient = {};
   // Told the local parameters before each step.
