@@ -62,7 +62,7 @@ FENCES = [
     (re.compile(r"\.pb\.h$"), ["core/wire/", "core/control/", "gdfd/services/", "tests/support/", "tests/unit/wire/", "tests/unit/services/"], "generated protobuf"),
     (re.compile(r"^grpcpp?/"), ["core/control/", "gdfd/services/", "tests/support/", "tests/unit/services/"], "gRPC"),
     (re.compile(r"^yaml-cpp/"), ["core/config/"], "yaml-cpp"),
-    (re.compile(r"^sqlite3\.h$"), ["core/store/", "core/state/", "tests/unit/state/"], "SQLite"),
+    (re.compile(r"^sqlite3\.h$"), ["core/store/", "core/state/", "tests/unit/state/", "tests/sim/sqlite_disk.cc"], "SQLite"),
     (re.compile(r"^(asio\.hpp|asio/|openssl/(ssl|x509|tls1))"), ["core/net/", "tests/unit/net/", "tests/bench/"], "Asio and OpenSSL's TLS"),
     (re.compile(r"^CLI/"), ["gdfctl/", "gdfd/main.cc", "gdfd/worker/main.cc", "tests/bench/"], "CLI11"),
     (re.compile(r"^(thread|future)$"), ["core/base/", "core/net/", "gdfd/", "gdfctl/", "tests/", "cuda/"], "threads"),

@@ -1,5 +1,4 @@
-// A random job under random faults, all from one seed: crashes, restarts, resets, cuts, crashes between two writes of a
-// disk, deltas that must be refused. Replay one with its history: sim_replay SEED
+// Random histories under random faults, each all from one seed. Replay one: sim_replay SEED, or sim_replay coordinators SEED
 #ifndef GDF_TESTS_SIM_CHAOS_H_
 #define GDF_TESTS_SIM_CHAOS_H_
 
@@ -9,8 +8,13 @@
 
 namespace gdf::sim {
 
-// What went wrong, or nothing. `say`, if any, is told what happens.
-std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)>& say = nullptr);
+// What went wrong, with the faults that came before; or nothing. `say`, if any, is told what happens.
+using History = std::string(uint64_t seed, const std::function<void(const std::string&)>& say);
+
+// A job, its nodes and their coordinator: faults.h, invariants.h.
+History RunChaos;
+// A network's coordinators and their clients: coordinators.h.
+History RunCoordinatorChaos;
 
 }  // namespace gdf::sim
 

@@ -1,3 +1,4 @@
+// Random histories; more of them: tests/sim/soak.
 #include <catch2/catch.hpp>
 
 #include "tests/sim/chaos.h"
@@ -5,10 +6,12 @@
 namespace gdf::sim {
 namespace {
 
+constexpr uint64_t kSeeds = 300;
+
 TEST_CASE("random jobs under random faults end, with every invariant") {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     INFO("replay with: sim_replay " << seed);
-    CHECK(RunChaos(seed) == "");
+    CHECK(RunChaos(seed, nullptr) == "");
   }
 }
 
@@ -17,7 +20,14 @@ TEST_CASE("random jobs that once ended wrongly") {
   // restart.
   for (const uint64_t seed : {535, 847, 955}) {
     INFO("replay with: sim_replay " << seed);
-    CHECK(RunChaos(seed) == "");
+    CHECK(RunChaos(seed, nullptr) == "");
+  }
+}
+
+TEST_CASE("coordinators and their clients under random faults, with every invariant") {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    INFO("replay with: sim_replay coordinators " << seed);
+    CHECK(RunCoordinatorChaos(seed, nullptr) == "");
   }
 }
 
