@@ -92,6 +92,8 @@ class JobMember::Impl {
   OneShot<absl::StatusOr<train::EvalResult>> Evaluate();
   // The first of `count` attempts of `epoch`, above `after`, that this node, its lead, has never used.
   Task<absl::StatusOr<uint32_t>> ReserveAttempts(Epoch epoch, uint32_t after, uint32_t count);
+  // The last round's result, where the disk did not take it when it was committed: until it does, for a while.
+  Task<absl::Status> SaveResult();
   // Ends the job on this node.
   void End(absl::Status status);
   void Event(wire::Severity severity, std::string text);

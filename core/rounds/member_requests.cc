@@ -400,7 +400,9 @@ absl::StatusOr<wire::RoundReply> JobMember::Impl::OnEnd(const wire::EndJob& end)
   struct Later {  // after the reply, since whoever waits for the end may stop serving
     static Task<void> Run(Impl* member, std::string failure) {
       co_await Sleep(member->env_.executor, member->env_.timings.retry);
-      member->End(failure.empty() ? absl::OkStatus() : absl::FailedPreconditionError(failure));
+      absl::Status end = absl::FailedPreconditionError(failure);
+      if (failure.empty()) end = co_await member->SaveResult();
+      member->End(std::move(end));
     }
   };
   scope_.Spawn(Later::Run(this, end.failure));

@@ -92,8 +92,9 @@ Task<absl::StatusOr<RoundLead::Answers>> RoundLead::AskMembers() {
 }
 
 // A majority of this epoch must be there to commit. Of each epoch that a member left, one of every majority must be, as
-// it may have committed a round: half of the members, or one more than half of an odd number. Where a node that has just
-// joined was before does not count beside what those say who stayed.
+// it may have committed a round: half of the members, or one more than half of an odd number. Of epochs since, which none of
+// those who answer entered, too. Where a node that has just joined was before does not count beside what those say who
+// stayed.
 std::string RoundLead::MissingQuorum(const Answers& answers) const {
   const absl::StatusOr<std::vector<NodeId>> before =
       env_.coordinator.MembersOf(env_.job, Epoch{epoch_.epoch.value - 1});
@@ -101,10 +102,20 @@ std::string RoundLead::MissingQuorum(const Answers& answers) const {
   const bool any_stayed =
       absl::c_any_of(answers.by_node, [&](const auto& answer) { return stayed(answer.first); });
   std::vector<std::pair<wire::EpochRecord, size_t>> epochs = {{epoch_, epoch_.majority()}};
+  const auto leave = [&epochs](const wire::EpochRecord& left) {
+    epochs.emplace_back(left, left.members.size() - left.majority() + 1);
+  };
+  Epoch newest = epoch_.epoch;  // that any of them left
+  bool begun = false;           // this one: it trains already
   for (const auto& [node, reply] : answers.by_node) {
+    begun |= !reply.previous && stayed(node);
     if (!reply.previous || (any_stayed && !stayed(node))) continue;
-    const wire::EpochRecord& previous = *reply.previous;
-    epochs.emplace_back(previous, previous.members.size() - previous.majority() + 1);
+    leave(*reply.previous);
+    newest = newest == epoch_.epoch ? reply.previous->epoch : std::max(newest, reply.previous->epoch);
+  }
+  for (Epoch since = newest.next(); !begun && since < epoch_.epoch; since = since.next()) {
+    absl::StatusOr<std::vector<NodeId>> members = env_.coordinator.MembersOf(env_.job, since);
+    if (members.ok()) leave({since, {}, *std::move(members)});
   }
   for (const auto& [epoch, needed] : epochs) {
     const size_t there = std::count_if(epoch.members.begin(), epoch.members.end(), [&](const NodeId& node) {

@@ -1,5 +1,6 @@
 // The straight line of a round. First the lead's, one stage a line; then what a member does in each.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -18,6 +19,9 @@
 
 namespace gdf::rounds {
 namespace {
+
+// Can a message carry it? What cannot be told must not count.
+bool IsUsable(double figure) { return std::fabs(figure) <= wire::kMaxFigure; }
 
 // What a codec rounds by that does so stochastically: of each member's delta anew, so that the errors of many average
 // out, and of the mean (no member) alike at everyone.
@@ -162,9 +166,15 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   GDF_CO_RETURN_IF_ERROR(ran.status());
   const StepTotals totals = std::exchange(unreported_, {});
+  const double mean_loss = totals.steps > 0 ? totals.loss / static_cast<double>(totals.steps) : 0;
+  if (!IsUsable(mean_loss)) {
+    report.refused = absl::StrCat("the mean loss ", mean_loss, " is not a usable number");
+    report.cursor = plan.cursor;
+    co_return absl::OkStatus();
+  }
   report.tokens = static_cast<uint64_t>(std::max<int64_t>(totals.tokens, 0));
   report.steps = static_cast<uint64_t>(std::max<int64_t>(totals.steps, 0));
-  report.mean_loss = totals.steps > 0 ? totals.loss / static_cast<double>(totals.steps) : 0;
+  report.mean_loss = mean_loss;
   report.train_seconds = absl::ToDoubleSeconds(totals.compute);
   report.cursor = {ran->cursor.epoch, ran->cursor.position};
 
@@ -183,6 +193,10 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   GDF_CO_RETURN_IF_ERROR(emitted.status());
   unsettled_ = training.round;
   GDF_CO_RETURN_IF_ERROR(CheckPacked(*codecs_[training.codec], emit, *emitted));
+  if (!IsUsable(emitted->norm)) {
+    report.refused = absl::StrCat("the delta's norm ", emitted->norm, " is not a usable number");
+    co_return absl::OkStatus();
+  }
   report.delta_norm = emitted->norm;
   report.compress_seconds = absl::ToDoubleSeconds(emitted->compute);
   Buffer packed = std::move(emitted->packed);
@@ -406,6 +420,17 @@ Task<absl::Status> JobMember::Impl::PersistCommitted(checkpoint::OuterStatePtr s
   committed_unsaved_ = !saved.ok();
   TellSaved("committed rounds", saved, absl::StrCat("cannot save round ", state->id.round.value, " as committed"));
   co_return saved;
+}
+
+Task<absl::Status> JobMember::Impl::SaveResult() {
+  const absl::Duration begin = env_.executor.clock().Monotonic();
+  while (committed_unsaved_) {
+    const absl::Status saved = co_await PersistCommitted(state_, commit_);
+    const bool gives_up = env_.executor.clock().Monotonic() - begin >= env_.timings.majority;
+    if (!saved.ok() && gives_up) co_return Annotate(saved, "saving the result");
+    if (!saved.ok()) co_await Sleep(env_.executor, env_.timings.retry);
+  }
+  co_return absl::OkStatus();
 }
 
 // Step 8, then the worker takes the result: of the round's fragment where it has come with the round to its end, and

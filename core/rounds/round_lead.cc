@@ -200,6 +200,7 @@ Task<absl::Status> RoundLead::Finish(absl::Status verdict) {
   summaries_.Close();
   while (scope_.size() > 0) co_await Sleep(env_.executor, env_.timings.retry);
   if (verdict.ok()) verdict = diverged_;  // by the last round
+  if (verdict.ok()) verdict = co_await member_.SaveResult();
   wire::FinishJob finish;
   finish.job = env_.job;
   finish.epoch = epoch_.epoch;

@@ -19,7 +19,6 @@ namespace pb = ::gdf::round::v1;
 
 constexpr size_t kMaxMessageBytes = size_t{1} << 20;
 constexpr absl::Duration kMaxDeadline = absl::Hours(24 * 30);
-constexpr double kMaxFigure = 1e30;
 
 absl::Status Bad(std::string_view field, std::string_view what) {
   return absl::InvalidArgumentError(

@@ -27,6 +27,7 @@ inline constexpr uint64_t kMaxRoundTokens = 1'000'000'000;  // of one member in 
 inline constexpr uint32_t kMaxLeavesAsked = 64;  // of a state, by one message
 inline constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 inline constexpr size_t kMaxReasonBytes = 512;
+inline constexpr double kMaxFigure = 1e30;  // of losses, norms and seconds: what is more, or not finite, is refused
 inline constexpr uint64_t kMaxRate = 1'000'000'000'000;  // of bytes or values a second, that a member tells
 inline constexpr absl::Duration kMaxRtt = absl::Minutes(1);
 inline constexpr absl::Duration kNearRtt = absl::Milliseconds(2);  // of a local network; a wide-area link is above it

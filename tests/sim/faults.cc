@@ -27,7 +27,7 @@ void Faults::Plan() {
   round_ = static_cast<double>(options.inner_steps) * absl::Milliseconds(125) + 15 * options.network.max_delay;
   const double peers = options.nodes - 1;
   const double messages = rounds * peers * (3 * options.nodes + 8);
-  const int faults = 1 + static_cast<int>(rng_.Below(8));
+  const int faults = 1 + static_cast<int>(rng_.Below(12));
   for (int i = 0; i < faults; ++i) {
     const double at = 1.5 * rng_.Unit();
     if (rng_.Below(3) == 0) {
@@ -52,7 +52,7 @@ void Faults::Plan() {
 void Faults::Inflict() {
   if (job_.finished()) return;
   const int node = Node();
-  switch (rng_.Below(14)) {
+  switch (rng_.Below(15)) {
     case 0: return Fall(node, Some(kShort));
     case 1: return Fall(node, Some(2 * kLong));
     case 2: {
@@ -71,7 +71,8 @@ void Faults::Inflict() {
     case 10: return JumpClock(node);
     case 11: return RepeatRequests();
     case 12: return TurnHostile(node);
-    case 13: return Churn(1 + static_cast<int>(rng_.Below(4)));
+    case 13: return Freeze(node);
+    case 14: return Churn(1 + static_cast<int>(rng_.Below(4)));
   }
 }
 
@@ -149,6 +150,13 @@ void Faults::JumpClock(int node) {
   job_.set_wall_clock_ahead(node, ahead);
 }
 
+void Faults::Freeze(int node) {
+  const absl::Duration time = Some(2 * kLong);
+  Say(absl::StrCat("the process of node ", node, " is stopped for ", absl::FormatDuration(time)));
+  job_.Freeze(node);
+  After(time, [this, node] { job_.Thaw(node); });
+}
+
 void Faults::RepeatRequests() {
   const absl::Duration time = Some(kLong);
   Say(absl::StrCat("requests come again later, for ", absl::FormatDuration(time)));
@@ -193,6 +201,7 @@ void Faults::UndoAll() {
   repeats_ = false;
   for (int node = 0; node < job_.size(); ++node) {
     job_.Rejoin(node);
+    job_.Thaw(node);
     job_.set_disk_fault(node, nullptr);
     job_.set_disk_room(node, std::nullopt);
     job_.set_slowness(node, absl::ZeroDuration());

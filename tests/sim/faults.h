@@ -31,7 +31,10 @@ class Faults {
 
  private:
   void Say(const std::string& what);
-  int Node() { return static_cast<int>(rng_.Below(static_cast<uint64_t>(job_.size()))); }
+  int Node() {  // often the lead
+    const int any = static_cast<int>(rng_.Below(static_cast<uint64_t>(job_.size())));
+    return rng_.Below(3) == 0 ? job_.IndexOf(job_.epoch().lead) : any;
+  }
   // At least a tenth of a second.
   absl::Duration Some(absl::Duration max) { return absl::Milliseconds(100) + rng_.Unit() * max; }
   void After(absl::Duration time, std::function<void()> undo) { job_.executor().PostAfter(time, std::move(undo)); }
@@ -45,6 +48,7 @@ class Faults {
   void FillDisk(int node);
   void SlowDown(int node);
   void JumpClock(int node);
+  void Freeze(int node);
   void RepeatRequests();
   void TurnHostile(int node);
   void RefuseDelta(int node);

@@ -131,6 +131,79 @@ TEST_CASE("a lead is cut off from everybody: the others choose another; it canno
   CHECK(absl::IsAborted(*job.ended(0)));
 }
 
+TEST_CASE("a lead that is connected and does nothing: the others choose another") {
+  SimJob job(40);
+  job.network().set_on_message([&](const SimMessage& message) {
+    if (message.number == 40) job.executor().Post([&job] { job.Freeze(0); });
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK_FALSE(job.epoch().Has(job.id(0)));
+}
+
+TEST_CASE("nothing of one member arrives at another, for good: the job goes on without one of the two") {
+  for (const int from : {0, 1, 2}) {
+    for (uint64_t k = 1; k < 120; k += 7) {
+      INFO("from node " << from << ", from message " << k << " on");
+      SimJob job(41);
+      job.network().set_on_message([&](const SimMessage& message) {
+        if (message.number == k) job.network().CutOneWay(job.id(from), job.id(from == 2 ? 0 : from + 1));
+      });
+      job.Start();
+      REQUIRE(job.RunToEnd());
+      CheckSucceeded(job);
+    }
+  }
+}
+
+TEST_CASE("wall clocks that jump change nothing of a job") {
+  const auto run = [](uint64_t seed, bool jump) {
+    SimJob job(seed);
+    SeededRng rng(seed);
+    job.network().set_on_message([&](const SimMessage& message) {
+      if (jump && message.number % 5 == 0) job.set_wall_clock_ahead(message.number % 4, (rng.Unit() - 0.5) * absl::Hours(1'000'000));
+    });
+    job.Start();
+    REQUIRE(job.RunToEnd());
+    CheckSucceeded(job);
+    return std::tuple(job.network().messages(), job.executor().Monotonic(), job.verdict_given()->theta);
+  };
+  for (uint64_t seed = 50; seed < 55; ++seed) CHECK(run(seed, true) == run(seed, false));
+}
+
+TEST_CASE("a node that missed an epoch says that its rounds are rolled back when nobody has them any more") {
+  JobOptions options;
+  options.nodes = 2;
+  options.min_nodes = 1;
+  options.rounds = 8;
+  options.returns = true;
+  SimJob job(42, options);
+  job.set_on_report([&](const wire::ReportJob& report) {
+    if (report.epoch == Epoch{1}) job.executor().Post([&job] { job.Crash(0); });
+    if (report.epoch == Epoch{2} && report.round.value == 2) job.executor().Post([&job] { job.Restart(0); });
+  });
+  job.network().set_on_message([&](const SimMessage&) {
+    if (job.epoch().epoch == Epoch{3}) job.Crash(1);
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK(job.epoch().epoch == Epoch{4});
+  CHECK(job.HasEvent("no longer waits for 1 of the 1 members of epoch 2"));
+}
+
+TEST_CASE("a loss that no message can carry is a delta that is left out, not a node that is lost") {
+  JobOptions options;
+  options.constant_gradient = 1e18f;
+  SimJob job(43, options);
+  job.Start();
+  REQUIRE(job.RunToEnd(absl::Minutes(5)));
+  CHECK(job.verdict() == wire::Verdict::kFailed);
+  CHECK(job.reason().find("is not a usable number") != std::string::npos);
+  CHECK(job.epoch().epoch == Epoch{1});
+}
+
 TEST_CASE("two halves of four nodes: neither commits while they are apart") {
   SimJob job(27);
   absl::Duration apart_at;
@@ -274,6 +347,25 @@ TEST_CASE("a round that a disk did not take as committed is on it before the nex
   REQUIRE(job.RunToEnd());
   REQUIRE(refused);
   CheckSucceeded(job);
+}
+
+TEST_CASE("no disk takes the last round as committed: the job has its result once one does, and fails when none ever does") {
+  const bool freed = GENERATE(true, false);
+  SimJob job(44);
+  bool full = true;
+  for (int node = 0; node < job.size(); ++node) {
+    job.set_disk_fault(node, [&](std::string_view step, const std::string& path) {
+      const bool last = full && step == "append" && path.find("/committed-0000000000000003") != std::string::npos;
+      return last ? absl::ResourceExhaustedError("cannot write " + path + ": the disk is full") : absl::OkStatus();
+    });
+  }
+  job.executor().PostAfter(absl::Minutes(5), [&] { full = !freed; });
+  job.Start();
+  CHECK_FALSE(job.RunToEnd(absl::Minutes(4)));
+  REQUIRE(job.RunToEnd(absl::Minutes(20)));
+  CHECK((job.verdict() == wire::Verdict::kSucceeded) == freed);
+  if (!freed) CHECK(job.reason().find("saving the result: cannot write") == 0);
+  CHECK(job.Violations() == "");
 }
 
 TEST_CASE("full disks everywhere: the job fails within bounds and says why") {

@@ -14,31 +14,31 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   NodeCoordinator(SimJob& job, NodeId self) : job_(job), self_(self) {}
 
   Task<absl::Status> RequestEpoch(rounds::EpochRequest request) override {
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     const absl::Status status = job_.OnRequestEpoch(self_, request);
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     co_return status;
   }
   Task<absl::Status> ReportJob(wire::ReportJob report) override {
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     job_.Say(absl::StrCat("round ", report.round.value, " reported by node ", job_.IndexOf(self_)));
     if (job_.on_report_) job_.on_report_(report);
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     if (report.epoch == job_.epoch().epoch) {
       job_.reports_.push_back(std::move(report));
       job_.TakeBack();
     }
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     co_return absl::OkStatus();
   }
   Task<absl::Status> FinishJob(wire::FinishJob finish) override {
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     const absl::Status status = job_.OnFinish(self_, finish);
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     co_return status;
   }
   Task<absl::Status> ReportEvent(wire::JobEvent event) override {
-    co_await Sleep(job_.executor_, job_.Delay());
+    co_await Pass();
     job_.Say(absl::StrCat("node ", job_.IndexOf(self_), ": ", event.text));
     if (absl::StrContains(event.text, "are rolled back")) job_.invariants_->TellRolledBack();
     job_.events_.push_back(std::move(event));
@@ -53,6 +53,8 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   bool SeesOffline(NodeId node) override { return job_.sees_offline_(job_.IndexOf(node)); }
 
  private:
+  Task<void> Pass() { return Sleep(job_.nodes_[static_cast<size_t>(job_.IndexOf(self_))]->executor, job_.Delay()); }
+
   SimJob& job_;
   const NodeId self_;
 };
@@ -85,7 +87,7 @@ absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochReque
 
 void SimJob::Announce() {
   for (int i = 0; i < size(); ++i) {
-    executor_.PostAfter(Delay(), [this, i] {
+    nodes_[i]->executor.PostAfter(Delay(), [this, i] {
       Node& node = *nodes_[i];
       if (node.transport && node.instance && node.restored) Tell(node);
     });

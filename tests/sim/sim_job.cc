@@ -177,6 +177,18 @@ void SimJob::Crash(int index) {
   node.instance.reset();
   node.pool.reset();
   node.transport.reset();
+  node.executor.Thaw();
+}
+
+void SimJob::Freeze(int index) {
+  if (!Up(index)) return;
+  nodes_[index]->executor.Freeze();
+  nodes_[index]->transport->Freeze(true);
+}
+
+void SimJob::Thaw(int index) {
+  nodes_[index]->executor.Thaw();
+  if (Up(index)) nodes_[index]->transport->Freeze(false);
 }
 
 void SimJob::CutPower(int index) {

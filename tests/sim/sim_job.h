@@ -80,6 +80,9 @@ class SimJob {
   void set_disk_room(int node, std::optional<uint64_t> more);
   // What takes disk or processor takes up to this.
   void set_slowness(int node, absl::Duration slowness) { nodes_[node]->slowness = slowness; }
+  // Its process is stopped, and goes on.
+  void Freeze(int node);
+  void Thaw(int node);
   void set_wall_clock_ahead(int node, absl::Duration ahead) { nodes_[node]->executor.set_ahead(ahead); }
   // Crashes `node` at once as seen from outside, from within one of its own calls.
   void CrashFromWithin(int node, bool power = false);

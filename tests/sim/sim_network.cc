@@ -86,7 +86,8 @@ struct SimLink : std::enable_shared_from_this<SimLink> {
     network.executor_.PostAfter(after, [self = shared_from_this(), from] {
       std::deque<Queued>& queue = self->under_way[from];
       if (self->broken || queue.empty()) return;
-      if (self->network.IsCut(self->id[from], self->id[1 - from])) {
+      const SimTransport* const receiver = self->at[1 - from];
+      if (self->network.IsCut(self->id[from], self->id[1 - from]) || (receiver != nullptr && receiver->frozen_)) {
         self->Pump(from, kRetransmit);
         return;
       }
@@ -161,7 +162,7 @@ struct SimLink : std::enable_shared_from_this<SimLink> {
   void Accept(int end, const Frame& open);
 
   std::shared_ptr<Side> AddSide(int end, uint64_t stream, std::string method) {
-    auto side = std::make_shared<Side>(network.executor_, shared_from_this(), end, stream, std::move(method));
+    auto side = std::make_shared<Side>(at[end]->executor_, shared_from_this(), end, stream, std::move(method));
     side->peer = id[1 - end];
     sides[end].emplace(stream, side);
     return side;
@@ -280,7 +281,7 @@ void SimLink::Accept(int end, const Frame& open) {
 void SimLink::Repeat(int end, const SimMessage& message, Buffer payload) {
   SimTransport* const transport = at[end];
   if (transport == nullptr || !transport->methods_.Check(message.method, message.from, net::Admission::kMember).ok()) return;
-  auto side = std::make_shared<Side>(network.executor_, nullptr, end, 0, message.method);
+  auto side = std::make_shared<Side>(transport->executor_, nullptr, end, 0, message.method);
   side->peer = message.from;
   side->inbox.push_back(std::move(payload));
   side->peer_finished = true;
@@ -315,6 +316,11 @@ std::vector<std::shared_ptr<SimLink>> SimNetwork::LinksBetween(const NodeId& a, 
     }
   }
   return links;
+}
+
+bool SimNetwork::Reachable(const NodeId& from, const NodeId& to) const {
+  const auto there = up_.find(to);
+  return !IsCut(from, to) && !IsCut(to, from) && (there == up_.end() || !there->second->frozen_);
 }
 
 void SimNetwork::Cut(NodeId a, NodeId b) {
@@ -380,16 +386,15 @@ Task<absl::StatusOr<std::shared_ptr<SimLink>>> SimTransport::Link(NodeId peer, n
                                                                   absl::Duration timeout) {
   std::shared_ptr<SimLink> link = Find(peer, priority);
   if (!link) {
-    const bool cut = network_.Apart(self_, peer);
-    const absl::Duration dial = cut ? network_.options_.dial_timeout : 3 * network_.Delay(0);
-    co_await Sleep(network_.executor_, std::min(dial, timeout));
+    const absl::Duration dial = network_.Reachable(self_, peer) ? 3 * network_.Delay(0) : network_.options_.dial_timeout;
+    co_await Sleep(executor_, std::min(dial, timeout));
     if (dial > timeout) co_return absl::DeadlineExceededError(absl::StrCat("node ", peer.Short(), " was not reached"));
     link = Find(peer, priority);  // it may have dialled meanwhile
   }
   if (!link) {
     const auto there = network_.up_.find(peer);
-    if (there == network_.up_.end() && !network_.Apart(self_, peer)) refused_.insert(peer);
-    if (there == network_.up_.end() || network_.Apart(self_, peer)) {
+    if (there == network_.up_.end() && network_.Reachable(self_, peer)) refused_.insert(peer);
+    if (there == network_.up_.end() || !network_.Reachable(self_, peer)) {
       co_return absl::UnavailableError(absl::StrCat("node ", peer.Short(), " is not reachable"));
     }
     if (there->second->Admit(self_) == net::Admission::kRefused || Admit(peer) == net::Admission::kRefused) {

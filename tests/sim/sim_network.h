@@ -89,7 +89,7 @@ class SimNetwork {
 
   absl::Duration Delay(size_t bytes);
   bool IsCut(const NodeId& from, const NodeId& to) const { return cuts_.count({from, to}) > 0; }
-  bool Apart(const NodeId& a, const NodeId& b) const { return IsCut(a, b) || IsCut(b, a); }
+  bool Reachable(const NodeId& from, const NodeId& to) const;  // by a dial, or at least its refusal is heard
   std::vector<std::shared_ptr<SimLink>> LinksBetween(const NodeId& a, const NodeId& b) const;
 
   SimExecutor& executor_;
@@ -132,6 +132,8 @@ class SimTransport final : public net::Transport {
 
   // Nothing leaves this node any more: between a crash and its effect.
   void Mute() { muted_ = true; }
+  // Its process is stopped: what is sent to it waits in its kernel.
+  void Freeze(bool frozen) { frozen_ = frozen; }
 
   // What this node holds for its peers: bytes that have not arrived, and bytes that came and were not read.
   size_t held_bytes() const;
@@ -153,6 +155,7 @@ class SimTransport final : public net::Transport {
   const NodeId self_;
   Executor& executor_;
   bool muted_ = false;
+  bool frozen_ = false;
   std::function<net::Admission(NodeId)> policy_;
   net::MethodTable methods_;
   std::vector<std::shared_ptr<SimLink>> links_;

@@ -150,6 +150,7 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
     ++step_;
     ++result.steps;
     result.last_loss = Loss(options_, theta_);
+    if (!std::isfinite(result.last_loss)) co_return absl::DataLossError("the loss is not finite");
     result.mean_loss += result.last_loss;
     if (request.on_step) request.on_step({step_, result.last_loss, kRate});
   }
