@@ -177,39 +177,6 @@ TEST_CASE("a coordinator crashes before each of its commits and starts again: no
   }
 }
 
-// One history of crashes before commits, cuts and clients.
-void RunChaos(uint64_t seed, int coordinators) {
-  INFO("seed " << seed << ", " << coordinators << " coordinators");
-  Cluster cluster(seed, coordinators, coordinators);
-  SeededRng rng(seed ^ 0x5eed);
-  int events = 0;
-  for (int step = 0; step < 40; ++step) {
-    const int node = static_cast<int>(rng.Below(coordinators)), other = static_cast<int>(rng.Below(coordinators));
-    switch (rng.Below(7)) {
-      case 0:
-        if (cluster.up(node)) cluster.CrashBeforeCommit(node, 1 + rng.Below(4), absl::Milliseconds(rng.Below(4000)));
-        break;
-      case 1:
-        if (node != other) cluster.Cut(node, other);
-        break;
-      case 2: cluster.CutOff(node); break;
-      case 3:
-      case 4: cluster.HealAll(); break;
-      default: break;
-    }
-    cluster.Submit("event " + std::to_string(++events));
-    cluster.Run(absl::Milliseconds(rng.Below(1500)));
-  }
-  cluster.HealAll();
-  for (int i = 0; i < coordinators; ++i) cluster.CrashBeforeCommit(i, 0, {});
-  REQUIRE(cluster.RunUntil([&] { return cluster.AllAcknowledged(); }, absl::Minutes(5)));
-  cluster.CheckLogs();
-}
-
-TEST_CASE("crashes, cuts and clients: every acknowledged command stays, once, in one order") {
-  for (uint64_t seed = 1; seed <= 100; ++seed) RunChaos(seed, seed % 3 == 0 ? 5 : seed % 3 == 1 ? 3 : 2);
-}
-
 // What node 1 answers to a leader's call that the test makes as node 0.
 wire::LeadAnswer Lead(Cluster& cluster, net::Transport& as, const wire::LeadCall& call) {
   std::optional<absl::StatusOr<Buffer>> reply;
