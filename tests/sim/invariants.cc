@@ -10,13 +10,13 @@
 namespace gdf::sim {
 namespace {
 
-// Of each peer: slices and means of one exchange as float32, a state that is fetched, and control messages.
+// Of each peer: slices and means of one exchange, at most as large as float32, and control messages. Half of it is never seen.
 size_t MaxHeldBytes(const JobOptions& options) {
-  constexpr size_t kControl = size_t{64} << 10;
-  return static_cast<size_t>(options.nodes) * (6 * options.num_params * sizeof(float) + kControl);
+  constexpr size_t kControl = size_t{4} << 10;
+  return static_cast<size_t>(options.nodes) * (2 * options.num_params * sizeof(float) + kControl);
 }
-// Of each peer: three of an exchange, those of attempts that were given up, calls, and a state that is fetched.
-size_t MaxStreams(const JobOptions& options) { return static_cast<size_t>(options.nodes) * 24; }
+// Of each peer: three of an exchange, calls, a state that is fetched, and what is not over of an attempt that was given up.
+size_t MaxStreams(const JobOptions& options) { return static_cast<size_t>(options.nodes) * 6; }
 
 bool SameBits(const checkpoint::OuterState& a, const checkpoint::OuterState& b) {
   return tensor::AsBytes(a.theta.span()) == tensor::AsBytes(b.theta.span()) &&
