@@ -3,6 +3,8 @@
 #ifndef GDF_TESTS_SIM_SIM_POOL_H_
 #define GDF_TESTS_SIM_SIM_POOL_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -18,8 +20,10 @@ class SimPool final : public ComputePool {
       : executor_(executor), rng_(seed), slowness_(slowness) {}
   void Submit(absl::AnyInvocable<void()> work) override {
     if (*slowness_ == absl::ZeroDuration()) return work();
-    executor_.PostAfter(*slowness_ * rng_.Unit(), [alive = std::weak_ptr(alive_), work = std::move(work)]() mutable {
-      if (!alive.expired()) work();
+    const uint64_t id = next_++;
+    waiting_.emplace(id, std::move(work));
+    executor_.PostAfter(*slowness_ * rng_.Unit(), [this, alive = std::weak_ptr(alive_), id] {
+      if (!alive.expired()) waiting_.extract(id).mapped()();
     });
   }
   int parallelism() const override { return 1; }
@@ -28,6 +32,8 @@ class SimPool final : public ComputePool {
   Executor& executor_;
   SeededRng rng_;
   const absl::Duration* slowness_;
+  uint64_t next_ = 0;
+  std::map<uint64_t, absl::AnyInvocable<void()>> waiting_;  // goes with the process, with the files that it holds
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();
 };
 
