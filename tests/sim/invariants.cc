@@ -41,7 +41,8 @@ void Invariants::TellRolledBack() {
   AfterStep();
   RoundId held;
   for (int node = 0; node < job_.size(); ++node) {
-    if (job_.restored(node)) held = std::max(held, shown_[node]->id.round);
+    // Whom an epoch is without answers nobody any more.
+    if (job_.restored(node) && !job_.ended(node)) held = std::max(held, shown_[node]->id.round);
   }
   for (auto it = first_.upper_bound(held); it != first_.end(); it = first_.erase(it)) {
     given_up_.emplace(it->first, it->second->id.theta);

@@ -38,9 +38,10 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     co_return status;
   }
   Task<absl::Status> ReportEvent(wire::JobEvent event) override {
+    // What is told there is so from now on, whenever it is heard of here.
+    if (absl::StrContains(event.text, "are rolled back")) job_.invariants_->TellRolledBack();
     co_await Pass();
     job_.Say(absl::StrCat("node ", job_.IndexOf(self_), ": ", event.text));
-    if (absl::StrContains(event.text, "are rolled back")) job_.invariants_->TellRolledBack();
     job_.events_.push_back(std::move(event));
     co_return absl::OkStatus();
   }
