@@ -64,6 +64,8 @@ class RoundLead {
   Task<void> AwaitLost();
   bool AnyGivenUp() const;
   Task<absl::Status> Finish(absl::Status verdict);
+
+  // lead_stages.cc
   Task<absl::StatusOr<Trained>> Train();
   Task<Reply> TrainOn(NodeId node);
   // Both passes, where rounds have two.
@@ -77,6 +79,8 @@ class RoundLead {
   Task<Reply> AskExchange(NodeId node, wire::ExchangeStart start);
   Task<absl::StatusOr<wire::Commit>> Sign(wire::Receipt receipt);
   Task<absl::Status> Commit(wire::Commit commit);
+
+  // lead_choices.cc
   // By member, for an exchange of two levels; empty: one of one level.
   std::vector<uint32_t> SitesOf(absl::Span<const NodeId> members) const;
   std::vector<uint32_t> NamedSites(absl::Span<const NodeId> members) const;
@@ -85,6 +89,8 @@ class RoundLead {
   uint32_t ChooseCodec();  // of the one after
   // What members tell of links and codecs, for the rounds after this one.
   void Learn(const Trained& trained, const Combined& combined);
+
+  // lead_figures.cc
   // What the receipt itself says of its round.
   Summary SummaryOf(const wire::Receipt& receipt) const;
   void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);
