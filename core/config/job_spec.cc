@@ -184,6 +184,13 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Bool("error_feedback", r.error_feedback);
   if (r.error_feedback) w->Number("error_feedback_beta", r.error_feedback_beta);
   w->Number("clip_delta_norm", r.clip_delta_norm);
+  w->Open("anomalies");
+  w->Number("delta_norm", r.anomalies.delta_norm);
+  w->Number("loss_jump", r.anomalies.loss_jump);
+  w->Int("node_rounds", r.anomalies.node_rounds);
+  w->Int("model_rounds", r.anomalies.model_rounds);
+  w->Int("rollbacks", r.anomalies.rollbacks);
+  w->Close();
   w->Int("validate_every", r.validate_every);
   w->Int("validate_batches", r.validate_batches);
   w->Plain("round_deadline", PrintDuration(r.round_deadline));

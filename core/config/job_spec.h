@@ -106,6 +106,20 @@ struct OuterSpec {
   bool operator==(const OuterSpec&) const = default;
 };
 
+// What a round does without, and when a job goes back by itself (schedule/anomalies.h).
+struct AnomaliesSpec {
+  double delta_norm = 10;    // times the others', and its own before: a delta above it is left out; 0: none is
+  double loss_jump = 1;      // nats above its own before, and the others' jumps: likewise; 0: not looked at
+  int64_t node_rounds = 3;   // so many of the last kWindow without a node's delta: it is taken out of the job; 0: never
+  int64_t model_rounds = 3;  // so many in a row whose mean loss is loss_jump above the job's before: it goes back; 0: never
+  int64_t rollbacks = 2;     // by itself; then it fails
+
+  static constexpr int64_t kWindow = 20;
+  static constexpr int64_t kMostRollbacks = 10;
+
+  bool operator==(const AnomaliesSpec&) const = default;
+};
+
 struct RoundsSpec {
   int64_t inner_steps = 1;  // H: from one exchange of a parameter to its next
   int64_t fragments = 1;    // of θ, one of which each round exchanges; divides H
@@ -118,6 +132,7 @@ struct RoundsSpec {
   bool error_feedback = true;      // of what is lost of them; always false with fp32 alone
   double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
+  AnomaliesSpec anomalies;
   int64_t validate_every = 1;      // rounds; also after the last
   int64_t validate_batches = 100;  // of batch_size sequences; 0: the whole held-out part
   absl::Duration round_deadline = absl::Minutes(30);  // start to commit; late nodes are left out

@@ -26,6 +26,7 @@ constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
 constexpr absl::Duration kMaxRoundDeadline = absl::Hours(7 * 24);
 constexpr NumberRange kLearningRates = {0, 1000, /*min_open=*/true};
+constexpr double kLeastNormFactor = 2;  // deltas of one round differ by less
 constexpr double kUsualMixing = 0.5;  // Streaming DiLoCo's, where a result comes late
 constexpr NumberRange kBetas = {0, 1, /*min_open=*/false, /*max_open=*/true};
 constexpr NumberRange kEps = {0, 0.1, /*min_open=*/true};
@@ -342,12 +343,27 @@ class JobParser {
     ReadCodec();
     ReadErrorFeedback();
     rounds_.Number("clip_delta_norm", Need::kOptional, {0, 1e6}, &r.clip_delta_norm);
+    ReadAnomalies(rounds_.Map("anomalies", Need::kOptional));
     r.validate_every = r.fragments;
     rounds_.Int("validate_every", Need::kOptional, {1, kMaxSteps}, &r.validate_every);
     rounds_.Int("validate_batches", Need::kOptional, {0, kMaxSteps}, &r.validate_batches);
     rounds_.Duration("round_deadline", Need::kOptional, {kMinRoundDeadline, kMaxRoundDeadline},
                      &r.round_deadline);
     rounds_.Finish();
+  }
+
+  void ReadAnomalies(YamlMap map) {
+    AnomaliesSpec& a = spec_.rounds.anomalies;
+    map.Number("delta_norm", Need::kOptional, {0, 1e6}, &a.delta_norm);
+    if (a.delta_norm != 0 && a.delta_norm < kLeastNormFactor) {
+      map.Reject("delta_norm", absl::StrFormat("must be 0 or at least %s, got %s", FormatNumber(kLeastNormFactor),
+                                               FormatNumber(a.delta_norm)));
+    }
+    map.Number("loss_jump", Need::kOptional, {0, 1000}, &a.loss_jump);
+    map.Int("node_rounds", Need::kOptional, {0, AnomaliesSpec::kWindow}, &a.node_rounds);
+    map.Int("model_rounds", Need::kOptional, {0, 1000}, &a.model_rounds);
+    map.Int("rollbacks", Need::kOptional, {0, AnomaliesSpec::kMostRollbacks}, &a.rollbacks);
+    map.Finish();
   }
 
   // Streaming DiLoCo (arXiv:2501.18512).

@@ -46,7 +46,11 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
     metrics.exchange_sec = std::max(metrics.exchange_sec, prepared.exchange_seconds);
     metrics.aggregate_sec = std::max(metrics.aggregate_sec, prepared.aggregate_seconds);
   }
-  if (metrics.tokens > 0) metrics.train_loss = loss / static_cast<double>(metrics.tokens);
+  if (metrics.tokens > 0) {
+    metrics.train_loss = loss / static_cast<double>(metrics.tokens);
+    const std::optional<std::string> wrong = member_.anomalies().JudgeModel(summary.report.round, *metrics.train_loss);
+    if (wrong) LossJumped(absl::StrCat("after ", RoundName(summary.report.round), ": ", *wrong));
+  }
   metrics.tokens_per_sec = static_cast<double>(metrics.tokens) / seconds;
   metrics.bytes_sent = bytes_sent_;
   metrics.bytes_received = bytes_received_;
@@ -56,6 +60,21 @@ void RoundLead::Summarise(const Trained& trained, const Combined& combined, absl
   // Asked for now, so that it runs on θ_t+1 before the next round's steps; awaited in the report.
   if (due && env_.loaded.valid_tokens > 0) summary.validation = member_.Evaluate();
   Push(std::move(summary));
+}
+
+// It may come down again: without a checkpoint to go back to there is nothing better to do than to go on.
+void RoundLead::LossJumped(const std::string& why) {
+  if (env_.roll_back && env_.spec.checkpoints.every > 0) {
+    GoneWrong(why);
+  } else if (!std::exchange(told_jump_, true)) {
+    member_.Event(wire::Severity::kError, absl::StrCat(why, "; it goes on, as there is no checkpoint to go back to (checkpoints.every)"));
+  }
+}
+
+void RoundLead::GoneWrong(const std::string& why) {
+  if (!gone_wrong_.ok()) return;
+  gone_wrong_ = absl::DataLossError(why);
+  member_.Event(wire::Severity::kError, why);
 }
 
 void RoundLead::ReportUnrecorded() {
@@ -84,10 +103,9 @@ Task<void> RoundLead::ReportLoop() {
       } else {
         summary->report.message = absl::StrCat("not validated: ", result.status().message());
       }
-      if (absl::IsDataLoss(result.status()) && diverged_.ok()) {
-        diverged_ = absl::DataLossError(absl::StrCat("after ", RoundName(summary->report.round), ", on node ",
-                                                     env_.transport.self().Short(), ": ", result.status().message()));
-        member_.Event(wire::Severity::kError, std::string(diverged_.message()));
+      if (absl::IsDataLoss(result.status())) {
+        GoneWrong(absl::StrCat("after ", RoundName(summary->report.round), ", on node ", env_.transport.self().Short(), ": ",
+                               result.status().message()));
       }
     }
     for (int tries = 0; tries < kReportTries; ++tries) {

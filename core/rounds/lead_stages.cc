@@ -41,15 +41,38 @@ Task<absl::StatusOr<RoundLead::Trained>> RoundLead::Train() {
     wire::RoundReport kept = *report;
     if (kept.refused.empty() && (kept.tokens == 0 || kept.tokens > MaxTokens())) {
       kept.refused = absl::StrCat("claims ", kept.tokens, " tokens, expected 1 to ", MaxTokens());
+      kept.at_fault = true;
     }
     if (!kept.refused.empty()) {
-      member_.Event(wire::Severity::kWarning, absl::StrCat(RoundName(position_.round), " is without the delta of node ",
-                                                           nodes[i].Short(), ": ", kept.refused));
+      TellWithout(nodes[i], kept.refused);
+      if (kept.at_fault) Strike(nodes[i], kept.refused);
     }
     trained.reports.emplace(nodes[i], std::move(kept));
   }
+  LeaveOut(trained);
   GDF_CO_RETURN_IF_ERROR(CheckMajority());
   co_return trained;
+}
+
+void RoundLead::TellWithout(const NodeId& node, const std::string& why) {
+  member_.Event(wire::Severity::kWarning,
+                absl::StrCat(RoundName(position_.round), " is without the delta of node ", node.Short(), ": ", why));
+}
+
+void RoundLead::LeaveOut(Trained& trained) {
+  for (const auto& [node, report] : trained.reports) {
+    if (report.refused.empty()) trained.deltas.push_back({node, report.steps, report.delta_norm, report.mean_loss});
+  }
+  trained.left_out = member_.anomalies().Judge(Fragment(), trained.deltas);
+  for (const auto& [node, why] : trained.left_out) {
+    TellWithout(node, why);
+    Strike(node, why);
+  }
+}
+
+void RoundLead::Strike(const NodeId& node, const std::string& why) {
+  std::optional<std::string> often = member_.anomalies().Strike(node, position_.round, why);
+  if (often) at_fault_[node] = *std::move(often);
 }
 
 Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
@@ -117,6 +140,7 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   }
   for (const NodeId& node : nodes) start.members.push_back({node, 0});
   start.codec = Codec();
+  for (const auto& [node, why] : trained.left_out) start.left_out.push_back(node);
   start.sites = SitesOf(nodes);
   TellSites(nodes, start.sites);
   if (start.sites.empty()) start.shares = member_.tuner().DealShares(nodes);
@@ -130,7 +154,8 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
       const bool there = alive_.count(member.node) > 0;
       const auto report = trained.reports.find(member.node);
       const bool usable = there && report != trained.reports.end() &&
-                          report->second.refused.empty() && without_delta.count(member.node) == 0;
+                          report->second.refused.empty() && trained.left_out.count(member.node) == 0 &&
+                          without_delta.count(member.node) == 0;
       member.tokens = usable ? report->second.tokens : 0;
       tokens += member.tokens;
       if (there) {
@@ -141,9 +166,11 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     }
     if (tokens == 0) {
       const auto first = trained.reports.begin();
-      co_return absl::InvalidArgumentError(
+      const absl::Status none = absl::InvalidArgumentError(
           absl::StrCat("no member has a delta that can be used in ", RoundName(position_.round), "; node ",
                        first->first.Short(), ": ", first->second.refused));
+      if (first->second.at_fault) gone_wrong_ = none;
+      co_return none;
     }
     start.tag = Tag();
     start.deadline = std::max(absl::Seconds(1), (give_up - Now()) / 2);
@@ -220,7 +247,9 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
     if (agreeing.size() < epoch_.majority()) continue;
     for (const auto& [node, other] : result_of) {
       if (other == result) continue;
-      Lose(node, absl::DataLossError(absl::StrCat("its result differs in ", Difference(other, result, fragments))));
+      const std::string why = absl::StrCat("its result differs in ", Difference(other, result, fragments));
+      Strike(node, why);
+      Lose(node, absl::DataLossError(why));
     }
     Combined combined;
     combined.receipt.tag = Tag();

@@ -17,6 +17,7 @@
 #include "core/rounds/async_lock.h"
 #include "core/rounds/job_member.h"
 #include "core/rounds/state_transfer.h"
+#include "core/schedule/anomalies.h"
 #include "core/schedule/exchange_tuner.h"
 #include "core/schedule/sites.h"
 #include "core/train/fragments.h"
@@ -38,6 +39,7 @@ struct Training {
   Buffer packed;              // empty when refused; where rounds have two passes: of the first
   Buffer second;              // and of the second, made of first_pass
   std::optional<Digest> first_pass;
+  bool left_out = false;      // as wrong, and given up
   bool goes_on = false;       // the worker is at the round's end: what it has beside the result stays
   std::vector<OneShot<bool>> waiters;
 };
@@ -81,6 +83,7 @@ class JobMember::Impl {
   // What leads on this node have learned; it outlives their epochs.
   schedule::ExchangeTuner& tuner() { return tuner_; }
   schedule::Sites& sites() { return sites_; }
+  schedule::Anomalies& anomalies() { return anomalies_; }
   const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
   // How long this node trained for a round last; infinite before the first.
   absl::Duration training_time() const { return training_time_; }
@@ -175,6 +178,7 @@ class JobMember::Impl {
   exchange::Exchange exchange_;
   schedule::ExchangeTuner tuner_;
   schedule::Sites sites_;
+  schedule::Anomalies anomalies_;
 
   checkpoint::OuterStatePtr state_;        // θ_t, committed
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0

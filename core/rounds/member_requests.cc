@@ -264,6 +264,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
     co_return absl::FailedPreconditionError(absl::StrCat("this node holds no delta of ", me->tokens, " tokens for round ",
                                                          start.tag.round.value));
   }
+  if (training_) training_->left_out = std::find(start.left_out.begin(), start.left_out.end(), self) != start.left_out.end();
   last_attempt_ = start.tag.attempt;
   activity_ = "exchange";
   wire::Prepared prepared;

@@ -52,6 +52,7 @@ JobMember::Impl::Impl(RoundEnv env)
       outer_(OuterOf(env_.spec.rounds.outer)),
       exchange_({env_.executor, env_.pool, env_.transport, env_.job}),
       tuner_(env_.spec.rounds.codecs, low_rank_ ? low_rank_->num_second() : env_.loaded.layout.num_params()),
+      anomalies_(env_.spec.rounds.anomalies),
       end_(env_.executor),
       state_lock_(env_.executor),
       exchange_lock_(env_.executor),

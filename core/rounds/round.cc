@@ -81,11 +81,13 @@ Task<absl::Status> RoundLead::RunRound() {
   absl::StatusOr<Combined> combined = co_await Exchange(*trained);  // 7, 9: exchange, mean, outer step in the shadow
   GDF_CO_RETURN_IF_ERROR(combined.status());
   Learn(*trained, *combined);
+  const uint64_t fragment = Fragment();
   combined->receipt.next_codec = ChooseCodec();
   absl::StatusOr<wire::Commit> commit = co_await Sign(combined->receipt);  // a majority persists and signs
   GDF_CO_RETURN_IF_ERROR(commit.status());
   const absl::Status committed = co_await Commit(*commit);  // 10, 8: the shadow becomes θ_t+1, residuals are settled
   GDF_CO_RETURN_IF_ERROR(committed);
+  member_.anomalies().Learn(fragment, trained->deltas, trained->left_out);
   Summarise(*trained, *combined, Now() - begin);
   co_return absl::OkStatus();
 }
@@ -161,6 +163,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   absl::StatusOr<train::RunResult> ran = co_await RunWorker(std::move(run));
   if (absl::IsDataLoss(ran.status())) {
     report.refused = std::string(ran.status().message().substr(0, wire::kMaxReasonBytes));
+    report.at_fault = true;
     report.cursor = plan.cursor;
     co_return absl::OkStatus();
   }
@@ -188,6 +191,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   absl::StatusOr<train::EmitResult> emitted = co_await env_.worker.Emit(emit);
   if (absl::IsFailedPrecondition(emitted.status())) {
     report.refused = std::string(emitted.status().message().substr(0, wire::kMaxReasonBytes));
+    report.at_fault = true;
     co_return absl::OkStatus();
   }
   GDF_CO_RETURN_IF_ERROR(emitted.status());
@@ -220,7 +224,7 @@ train::EmitRequest JobMember::Impl::EmitOf(const Training& training) const {
 // Step 1: the worker starts from θ_t; what it emitted before was not applied.
 Task<absl::Status> JobMember::Impl::ApplyToWorker() {
   if (unsettled_) {
-    const absl::Status settled = co_await env_.worker.Settle(*unsettled_, false);
+    const absl::Status settled = co_await env_.worker.Settle(*unsettled_, train::Settlement::kKept);
     GDF_CO_RETURN_IF_ERROR(settled);
     unsettled_.reset();
   }
@@ -440,7 +444,10 @@ Task<void> JobMember::Impl::SettleWorker(wire::Receipt receipt, std::shared_ptr<
   const RoundId round = receipt.tag.round;
   absl::Status status = absl::OkStatus();
   if (unsettled_ == round) {
-    status = co_await env_.worker.Settle(round, receipt.Contributed(env_.transport.self()));
+    const train::Settlement settlement = receipt.Contributed(env_.transport.self()) ? train::Settlement::kApplied
+                                         : training && training->left_out           ? train::Settlement::kGivenUp
+                                                                                    : train::Settlement::kKept;
+    status = co_await env_.worker.Settle(round, settlement);
     unsettled_.reset();
   }
   const bool goes_on = training && training->goes_on && training->round == round &&

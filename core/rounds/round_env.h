@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,7 +33,7 @@ struct EpochRequest {
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;
-  wire::Leaving leaving = wire::Leaving::kFailed;  // where this node names itself as lost
+  wire::Leaving leaving = wire::Leaving::kFailed;  // where this node names itself as lost, or for good, as lead, others
 };
 
 // The network's coordinators as a job's members see them. Calls may be repeated; kUnavailable: try again later.
@@ -43,6 +44,7 @@ class Coordinator {
   virtual Task<absl::Status> RequestEpoch(EpochRequest request) = 0;
   virtual Task<absl::Status> ReportJob(wire::ReportJob report) = 0;
   virtual Task<absl::Status> FinishJob(wire::FinishJob finish) = 0;
+  virtual Task<absl::Status> RollBackJob(wire::RollBackJob back) = 0;
   virtual Task<absl::Status> ReportEvent(wire::JobEvent event) = 0;
   // Who the coordinators opened an epoch with, from this node's replica of their record; kNotFound: it has none.
   virtual absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) = 0;
@@ -50,6 +52,8 @@ class Coordinator {
   virtual uint64_t RecordedRounds(JobId job) = 0;
   // Whether `node` is in the network, by the same replica. One that is put out does not come back.
   virtual bool IsMember(NodeId node) = 0;
+  // Of the newest `count` that it has, those with a loss: the mean over the members, in order.
+  virtual std::vector<std::pair<RoundId, double>> RecordedLosses(JobId job, size_t count) = 0;
   // The node's name in that replica; empty when it is not there.
   virtual std::string NameOf(NodeId node) = 0;
   // Whether they say that `node` is not there. False also when they are not heard themselves.
@@ -87,6 +91,9 @@ struct RoundEnv {
   RoundTimings timings = {};
   // Called after a round's commit, when what this node saves of it is on the disk or cannot be. On the executor.
   std::function<void()> on_settled = {};
+  // For the lead of `epoch`: sends the job back to the newest state of at most `newest` rounds that is kept for people. OK: an
+  // epoch that goes on from there arrives as any other. Null: there is nowhere to go back to.
+  std::function<Task<absl::Status>(Epoch epoch, RoundId newest, std::string why)> roll_back = {};
 };
 
 }  // namespace gdf::rounds

@@ -12,6 +12,7 @@ namespace gdf::rounds {
 namespace {
 
 constexpr int kMaxBackoff = 6;       // a failed round is tried again after 1, 2, 4, ... 64 times the retry time
+constexpr size_t kLossesToLearn = 2 * schedule::Anomalies::kHistory;  // that a lead begins with
 constexpr int kFailuresToTell = 2;   // of rounds, until it is said that the job waits: one may be a node that is back at once
 
 // The job cannot go on with these deltas, this disk or this state, or has waited as long as it may.
@@ -33,6 +34,8 @@ RoundLead::RoundLead(JobMember::Impl& member, wire::EpochRecord epoch)
 absl::Duration RoundLead::Now() const { return env_.executor.clock().Monotonic(); }
 
 uint64_t RoundLead::TotalRounds() const { return static_cast<uint64_t>(config::NumRounds(env_.spec)); }
+
+uint64_t RoundLead::Fragment() const { return position_.round.value % static_cast<uint64_t>(env_.spec.rounds.fragments); }
 
 wire::RoundTag RoundLead::Tag() const { return {env_.job, epoch_.epoch, position_.round, attempt_}; }
 
@@ -134,13 +137,18 @@ Task<void> RoundLead::Run() {
 // Every failure that is not final is followed by a new beginning of the epoch, for as long as rounds get committed.
 Task<absl::Status> RoundLead::Drive() {
   progress_at_ = Now();
+  if (!member_.anomalies().knows_model()) {
+    // What is wrong with them the next round says again.
+    for (const auto& [round, loss] : env_.coordinator.RecordedLosses(env_.job, kLossesToLearn)) member_.anomalies().JudgeModel(round, loss);
+  }
   absl::Status status = co_await EnterEpoch();
   while (!IsFinal(status) && (!status.ok() || position_.round.value < TotalRounds())) {
     if (status.ok()) {
       member_.set_activity("leading");
       TakeBack();
       status = co_await RunRound();
-      if (!diverged_.ok()) co_return diverged_;
+      if (!gone_wrong_.ok()) co_return co_await GoBack(gone_wrong_);
+      if (!at_fault_.empty()) co_await TakeOut();
       if (status.ok() && AnyGivenUp()) status = absl::UnavailableError("members were lost");
       continue;
     }
@@ -165,9 +173,7 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
   const absl::Duration backoff = env_.timings.retry * (1 << std::min(failures_++, kMaxBackoff));
   if (!lost_.empty()) {
     member_.set_activity("asking for a new epoch");
-    // It ends this lead, and the coordinators take no report of an epoch that is over.
-    const absl::Duration give_up = Now() + env_.timings.call;
-    while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
+    co_await AwaitReports();
     EpochRequest request{env_.job, epoch_.epoch, {}, ""};
     for (const auto& [node, loss] : lost_) {
       absl::StrAppend(&request.reason, request.lost.empty() ? "" : "; ", "lost node ", node.Short(),
@@ -188,11 +194,47 @@ Task<absl::Status> RoundLead::Recover(absl::Status why) {
   co_return entered;
 }
 
+Task<void> RoundLead::AwaitReports() {
+  const absl::Duration give_up = Now() + env_.timings.call;
+  while (unreported_ > 0 && Now() < give_up) co_await Sleep(env_.executor, env_.timings.retry);
+}
+
+// One a time: the epoch without it ends this lead. A job that cannot do without the node keeps it, and its rounds go on
+// without its deltas.
+Task<void> RoundLead::TakeOut() {
+  const auto [node, why] = *at_fault_.begin();
+  at_fault_.clear();
+  co_await AwaitReports();
+  EpochRequest request{env_.job, epoch_.epoch, {node}, why, wire::Leaving::kForGood};
+  const absl::Status asked = co_await env_.coordinator.RequestEpoch(std::move(request));
+  if (asked.ok()) {
+    co_await Sleep(env_.executor, env_.timings.epoch);
+  } else {
+    Log(LogLevel::kWarning, "node_stays", {{"job", ToString(env_.job)}, {"node", node.Short()}, {"why", asked}});
+  }
+}
+
+Task<absl::Status> RoundLead::GoBack(absl::Status why) {
+  if (!env_.roll_back) co_return why;
+  const std::optional<RoundId> newest = member_.anomalies().last_good();
+  absl::Status sent = absl::FailedPreconditionError("no round before was as it should be");
+  if (newest && newest->value > 0) {
+    member_.set_activity("going back");
+    co_await AwaitReports();
+    const absl::Duration give_up = Now() + env_.timings.majority;
+    do {
+      sent = co_await env_.roll_back(epoch_.epoch, *newest, std::string(why.message()));
+      co_await Sleep(env_.executor, sent.ok() ? env_.timings.epoch : env_.timings.retry);
+    } while ((sent.ok() || absl::IsUnavailable(sent)) && Now() < give_up);
+  }
+  co_return absl::Status(why.code(), absl::StrCat(why.message(), "; it cannot go back: ", sent.message()));
+}
+
 // Tells the coordinators, then the members.
 Task<absl::Status> RoundLead::Finish(absl::Status verdict) {
   summaries_.Close();
   while (scope_.size() > 0) co_await Sleep(env_.executor, env_.timings.retry);
-  if (verdict.ok()) verdict = diverged_;  // by the last round
+  if (verdict.ok() && !gone_wrong_.ok()) verdict = co_await GoBack(gone_wrong_);  // by the last round
   if (verdict.ok()) verdict = co_await member_.SaveResult();
   wire::FinishJob finish;
   finish.job = env_.job;

@@ -33,6 +33,8 @@ class RoundLead {
   // What stages hand on.
   struct Trained {
     std::map<NodeId, wire::RoundReport> reports;  // of members that are there; refused ones too
+    std::vector<schedule::Anomalies::Report> deltas;  // of those that have one
+    std::map<NodeId, std::string> left_out;  // of them, as wrong: why
   };
   struct Combined {
     wire::Receipt receipt;
@@ -63,11 +65,22 @@ class RoundLead {
   // Until every lost member has come back or has lost its place.
   Task<void> AwaitLost();
   bool AnyGivenUp() const;
+  // Has the coordinators take nodes that are at fault again and again out of the job.
+  Task<void> TakeOut();
+  // After `why`: never OK. Where the job goes back, that epoch ends this lead.
+  Task<absl::Status> GoBack(absl::Status why);
+  // The coordinators take no report of an epoch that is over.
+  Task<void> AwaitReports();
   Task<absl::Status> Finish(absl::Status verdict);
 
   // lead_stages.cc
   Task<absl::StatusOr<Trained>> Train();
   Task<Reply> TrainOn(NodeId node);
+  // Notes which deltas are wrong: the mean is to be without them.
+  void LeaveOut(Trained& trained);
+  // `node` is at fault in this round.
+  void Strike(const NodeId& node, const std::string& why);
+  void TellWithout(const NodeId& node, const std::string& why);
   // Both passes, where rounds have two.
   Task<absl::StatusOr<Combined>> Exchange(const Trained& trained);
   // One pass; `first`: what the first one came to, if this is the second.
@@ -94,6 +107,8 @@ class RoundLead {
   // What the receipt itself says of its round.
   Summary SummaryOf(const wire::Receipt& receipt) const;
   void Summarise(const Trained& trained, const Combined& combined, absl::Duration took);
+  void LossJumped(const std::string& why);
+  void GoneWrong(const std::string& why);
   // The newest round, when the record lacks it and whoever measured it is gone: what its commit says.
   void ReportUnrecorded();
   void Push(Summary summary);
@@ -125,6 +140,7 @@ class RoundLead {
   wire::RoundTag Tag() const;
   uint64_t MaxTokens() const;  // that one member can train on in this round
   uint64_t TotalRounds() const;
+  uint64_t Fragment() const;  // of this round
   absl::Duration Now() const;
 
   JobMember::Impl& member_;
@@ -144,7 +160,9 @@ class RoundLead {
   uint64_t bytes_received_ = 0;
   std::string sites_;                     // by which exchanges go, as told
   std::string exchange_failure_;          // why the last exchange failed, naming the node; empty: none did
-  absl::Status diverged_;                 // a validation loss that is not finite
+  bool told_jump_ = false;                // of the loss
+  absl::Status gone_wrong_;               // the model has, or nobody has a delta of it
+  std::map<NodeId, std::string> at_fault_;  // so often that they are to be taken out of the job: why
   Channel<Summary> summaries_;
   uint64_t summarised_ = 0;               // rounds until the last one that this lead has summarised
   int unreported_ = 0;                    // of them, and the one in the report's hands

@@ -71,6 +71,7 @@ class Applier {
   absl::Status CheckCoordinator(std::string_view action);
   // kPermissionDenied unless the actor submitted the job or is an admin.
   absl::Status CheckOwner(const Job& job, std::string_view action);
+  absl::Status CheckOwnRollback(const Job& job, const wire::RollBackJob& c);
   absl::Status BeginEpoch(const Job& job, const std::vector<NodeId>& members, const NodeId& lead, const std::string& reason);
   absl::Status EndJob(const Job& job, wire::Verdict verdict, const std::string& reason);
 

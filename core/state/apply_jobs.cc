@@ -197,11 +197,30 @@ absl::Status Applier::On(const wire::CancelJob& c) {
   return EndJob(job, wire::Verdict::kCancelled, c.reason);
 }
 
+// A lead can do no more by it than end the job, which it may.
+absl::Status Applier::CheckOwnRollback(const Job& job, const wire::RollBackJob& c) {
+  GDF_RETURN_IF_ERROR(CheckEpoch(job, c.epoch));
+  if (actor() != job.lead) {
+    return absl::PermissionDeniedError(absl::StrCat("node ", actor().Short(), " is not the lead of job ", ToString(c.job)));
+  }
+  GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kTrain));
+  if (c.round.value > job.rounds_done) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", ToString(c.job), " has ", Counted(job.rounds_done, "round"), ", none to go back from"));
+  }
+  if (job.rollback && job.rollback->by_lead >= wire::kMaxOwnRollbacks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", ToString(c.job), " has gone back by itself ", job.rollback->by_lead, " times, as often as any may"));
+  }
+  return absl::OkStatus();
+}
+
 // The nodes of the job go on with it, but for those that may no more.
 absl::Status Applier::On(const wire::RollBackJob& c) {
-  GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kRollBackJob));
+  const bool by_lead = c.epoch.value > 0;
+  if (!by_lead) GDF_RETURN_IF_ERROR(CheckMember(db_, actor(), trust::Operation::kRollBackJob));
   GDF_ASSIGN_OR_RETURN(const Job job, OpenJob(c.job, "be rolled back"));
-  GDF_RETURN_IF_ERROR(CheckOwner(job, "roll it back"));
+  GDF_RETURN_IF_ERROR(by_lead ? CheckOwnRollback(job, c) : CheckOwner(job, "roll it back"));
   if (job.phase != JobPhase::kRunning) {
     return absl::FailedPreconditionError(absl::StrCat("job ", ToString(c.job), " has not begun: there is nothing to go back to"));
   }
@@ -212,17 +231,18 @@ absl::Status Applier::On(const wire::RollBackJob& c) {
   if (members.empty()) return absl::FailedPreconditionError(absl::StrCat("job ", ToString(c.job), " has no nodes at present"));
   const bool keeps_lead = std::find(members.begin(), members.end(), job.lead) != members.end();
   const uint64_t epoch = job.epoch.value + 1;
-  GDF_RETURN_IF_ERROR(db_.Run("INSERT OR REPLACE INTO rollbacks(job, epoch, round, theta) VALUES(?, ?, ?, ?)", c.job.value,
-                              epoch, c.round.value, c.theta));
+  const uint64_t by_leads = (job.rollback ? job.rollback->by_lead : 0) + (by_lead ? 1 : 0);
+  GDF_RETURN_IF_ERROR(db_.Run("INSERT OR REPLACE INTO rollbacks(job, epoch, round, theta, reason, by_lead) VALUES(?, ?, ?, ?, ?, ?)",
+                              c.job.value, epoch, c.round.value, c.theta, c.reason, by_leads));
   GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM rounds WHERE job = ? AND round >= ?", c.job.value, c.round.value));
   GDF_RETURN_IF_ERROR(
       db_.Run("UPDATE jobs SET rounds_done = ?, theta = ? WHERE id = ?", c.round.value, c.theta, c.job.value));
   GDF_RETURN_IF_ERROR(AddEvent(c.job, actor(), wire::Severity::kWarning,
-                               WithReason(absl::StrCat("job ", ToString(c.job), " is rolled back from ", job.rounds_done,
-                                                       " rounds to ", c.round.value),
+                               WithReason(absl::StrCat("job ", ToString(c.job), by_lead ? " goes back by itself" : " is rolled back",
+                                                       " from ", job.rounds_done, " rounds to ", c.round.value),
                                           c.reason)));
   return BeginEpoch(job, members, keeps_lead ? job.lead : members.front(),
-                    absl::StrCat("rolled back to round ", c.round.value));
+                    WithReason(absl::StrCat("rolled back to round ", c.round.value), c.reason));
 }
 
 absl::Status Applier::On(const wire::JobEvent& c) {
@@ -263,13 +283,11 @@ absl::Status Applier::On(const wire::Recruit& c) {
   }
   const bool call = c.action == wire::RecruitAction::kCall;
   if (call) GDF_RETURN_IF_ERROR(CheckMember(db_, c.node, trust::Operation::kTrain));
-  for (const auto& [nodes, what] : {std::pair(&job.recruits, " is called already"), std::pair(&job.excluded, " is excluded")}) {
-    const bool listed = std::find(nodes->begin(), nodes->end(), c.node) != nodes->end();
-    if (call && listed) return absl::FailedPreconditionError(absl::StrCat(about, what));
-  }
+  if (call && job.IsRecruit(c.node)) return absl::FailedPreconditionError(absl::StrCat(about, " is called already"));
+  if (call && job.IsExcluded(c.node)) return absl::FailedPreconditionError(absl::StrCat(about, " is excluded"));
   GDF_RETURN_IF_ERROR(db_.Run("DELETE FROM recruits WHERE job = ? AND node = ?", c.job.value, ToBlob(c.node)));
-  GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO recruits(job, node, excluded) VALUES(?, ?, ?)", c.job.value,
-                              ToBlob(c.node), call ? 0 : 1));
+  GDF_RETURN_IF_ERROR(db_.Run("INSERT INTO recruits(job, node, excluded, reason) VALUES(?, ?, ?, ?)", c.job.value,
+                              ToBlob(c.node), call ? 0 : 1, c.reason));
   return AddEvent(c.job, c.node, call ? wire::Severity::kInfo : wire::Severity::kWarning,
                   WithReason(absl::StrCat(about, call ? " is called to join" : " is not called again"), c.reason));
 }

@@ -54,12 +54,21 @@ struct InviteRecord {
 enum class JobPhase { kPending = 0, kRunning = 1, kFinished = 2 };
 std::string_view ToString(JobPhase phase);  // "pending", "running", "finished"
 
-// Where a job was sent back to by hand.
+// Where a job was sent back to, by people or by its lead.
 struct Rollback {
   Epoch epoch;    // that went on from there: states committed in earlier ones count no more
   RoundId round;  // but this one
   Digest theta;
+  std::string reason;
+  uint64_t by_lead = 0;  // how many of the job's rollbacks were its leads', with this one
   bool operator==(const Rollback&) const = default;
+};
+
+// A node that is not called to a job again.
+struct Exclusion {
+  NodeId node;
+  std::string reason;
+  bool operator==(const Exclusion&) const = default;
 };
 
 struct Job {
@@ -78,7 +87,7 @@ struct Job {
   std::vector<NodeId> members;         // of the epoch, under their ids now; empty while pending
   NodeId lead;
   std::vector<NodeId> recruits;        // called to join, not members yet; while running
-  std::vector<NodeId> excluded;        // not called to it again; while running
+  std::vector<Exclusion> excluded;     // in order of their nodes; while running
   std::optional<Rollback> rollback;    // the last one; not in jobs()
   uint64_t rounds_done = 0;            // rounds 0 .. rounds_done - 1 are committed
   Digest theta;                        // after them; zero before the first
@@ -90,6 +99,9 @@ struct Job {
 
   bool IsMember(const NodeId& node) const { return absl::c_linear_search(members, node); }
   bool IsRecruit(const NodeId& node) const { return absl::c_linear_search(recruits, node); }
+  bool IsExcluded(const NodeId& node) const {
+    return absl::c_any_of(excluded, [&](const Exclusion& exclusion) { return exclusion.node == node; });
+  }
   // Has, or may need, what the job's members have.
   bool HasPart(const NodeId& node) const { return IsMember(node) || IsRecruit(node); }
 };

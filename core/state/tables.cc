@@ -12,7 +12,7 @@
 namespace gdf::state {
 namespace {
 
-constexpr int kVersion = 7;
+constexpr int kVersion = 8;
 
 // Long columns come last, so that a listing does not read over them.
 constexpr std::string_view kTables = R"(
@@ -80,6 +80,14 @@ INSERT INTO local_ballot VALUES(1, 0, NULL, 0, 0);
 CREATE TABLE local_tail(log_index INTEGER PRIMARY KEY, command BLOB NOT NULL);
 )";
 
+// Why a node is excluded, and why a job was sent back, and how often by its leads.
+constexpr std::string_view kReasons = R"(
+ALTER TABLE recruits ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE rollbacks ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE rollbacks ADD COLUMN by_lead INTEGER NOT NULL DEFAULT 0;
+UPDATE local SET digest = NULL;
+)";
+
 // Version 1 kept the members of a job's newest epoch only.
 constexpr std::string_view kFromVersion1 = R"(
 ALTER TABLE job_members RENAME TO newest_members;
@@ -101,9 +109,9 @@ UPDATE events SET node = (SELECT new_id FROM rotated WHERE old_id = node) WHERE 
 )";
 
 // Version 3 had nothing that says what its tables must hold, or whose they are; version 4 kept a job's members as they were; version 5 sent
-// no job back; version 6 had one coordinator.
-constexpr std::string_view kMigrations[] = {kFromVersion1,  kFromVersion2,   kLocalTable,
-                                            kRecruitsTable, kRollbacksTable, kCoordinatorTables};
+// no job back; version 6 had one coordinator; version 7 had reasons in events only.
+constexpr std::string_view kMigrations[] = {kFromVersion1,   kFromVersion2,      kLocalTable, kRecruitsTable,
+                                            kRollbacksTable, kCoordinatorTables, kReasons};
 
 // The id that a node of `job_members m` has now.
 constexpr std::string_view kMemberNow = "COALESCE((SELECT new_id FROM rotated WHERE old_id = m.node), m.node)";
@@ -162,21 +170,26 @@ absl::StatusOr<Job> JobRow(const store::Rows& rows) {
 // Of all jobs, or of `only`.
 absl::Status ReadRecruits(store::Database& db, std::optional<JobId> only, const std::function<Job*(JobId)>& find) {
   GDF_ASSIGN_OR_RETURN(store::Rows rows,
-                       only ? db.Query("SELECT node, excluded, job FROM recruits WHERE job = ? ORDER BY node", only->value)
-                            : db.Query("SELECT node, excluded, job FROM recruits ORDER BY job, node"));
+                       only ? db.Query("SELECT node, excluded, job, reason FROM recruits WHERE job = ? ORDER BY node", only->value)
+                            : db.Query("SELECT node, excluded, job, reason FROM recruits ORDER BY job, node"));
   while (rows.Next()) {
     GDF_ASSIGN_OR_RETURN(const NodeId node, NodeColumn(rows, 0));
     Job* job = find(JobId{rows.Unsigned(2)});
-    if (job != nullptr) (rows.Int(1) == 0 ? job->recruits : job->excluded).push_back(node);
+    if (job == nullptr) continue;
+    if (rows.Int(1) == 0) {
+      job->recruits.push_back(node);
+    } else {
+      job->excluded.push_back({node, std::string(rows.Text(3))});
+    }
   }
   return rows.status();
 }
 
 absl::StatusOr<std::optional<Rollback>> ReadRollback(store::Database& db, JobId job) {
-  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT epoch, round, theta FROM rollbacks WHERE job = ?", job.value));
+  GDF_ASSIGN_OR_RETURN(store::Rows rows, db.Query("SELECT epoch, round, theta, reason, by_lead FROM rollbacks WHERE job = ?", job.value));
   std::optional<Rollback> rollback;
   if (rows.Next()) {
-    rollback = Rollback{Epoch{rows.Unsigned(0)}, RoundId{rows.Unsigned(1)}, {}};
+    rollback = Rollback{Epoch{rows.Unsigned(0)}, RoundId{rows.Unsigned(1)}, {}, std::string(rows.Text(3)), rows.Unsigned(4)};
     GDF_ASSIGN_OR_RETURN(rollback->theta, DigestColumn(rows, 2));
   }
   GDF_RETURN_IF_ERROR(rows.status());
@@ -205,6 +218,7 @@ absl::Status PrepareTables(store::Database& db) {
     GDF_RETURN_IF_ERROR(db.Execute(kRecruitsTable));
     GDF_RETURN_IF_ERROR(db.Execute(kRollbacksTable));
     GDF_RETURN_IF_ERROR(db.Execute(kCoordinatorTables));
+    GDF_RETURN_IF_ERROR(db.Execute(kReasons));
   } else {
     for (; version < kVersion; ++version) GDF_RETURN_IF_ERROR(db.Execute(kMigrations[version - 1]));
   }

@@ -17,7 +17,7 @@
 
 namespace gdf::train {
 
-inline constexpr int64_t kProtocolVersion = 5;
+inline constexpr int64_t kProtocolVersion = 6;
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxMessageBytes = size_t{1} << 20;  // of JSON text; bulk goes elsewhere
 inline constexpr size_t kMaxMessageFds = 64;                 // below the kernel's SCM_MAX_FD (253)

@@ -6,7 +6,7 @@
 //   GDF_CO_RETURN_IF_ERROR(co_await session.Apply({round, fragment, theta}));  // of each fragment
 //   GDF_CO_ASSIGN_OR_RETURN(RunResult run, co_await session.Run(std::move(fifty_steps)));
 //   GDF_CO_ASSIGN_OR_RETURN(EmitResult delta, co_await session.Emit(emit));
-//   GDF_CO_RETURN_IF_ERROR(co_await session.Settle(round, /*applied=*/true));
+//   GDF_CO_RETURN_IF_ERROR(co_await session.Settle(round, Settlement::kApplied));
 #ifndef GDF_CORE_TRAIN_WORKER_SESSION_H_
 #define GDF_CORE_TRAIN_WORKER_SESSION_H_
 
@@ -137,6 +137,13 @@ struct EmitResult {
   absl::Duration compute;
 };
 
+// What becomes of the delta of an Emit.
+enum class Settlement {
+  kApplied,  // the residual is what the codec lost of it
+  kKept,     // the residual carries all of it on
+  kGivenUp,  // it is wrong: the residual becomes zero, with what it carried
+};
+
 struct EvalResult {
   double loss = 0;     // mean cross-entropy, nats per token
   int64_t tokens = 0;  // targets counted
@@ -213,9 +220,8 @@ class WorkerSession {
   // all is not settled; of a second pass, that no first one of the round waits for it.
   virtual Task<absl::StatusOr<EmitResult>> Emit(EmitRequest request) = 0;
 
-  // Ends what Emit began: the residual is what the codec lost (applied) or carries the whole Δ on
-  // (not applied).
-  virtual Task<absl::Status> Settle(RoundId round, bool applied) = 0;
+  // Ends what Emit began.
+  virtual Task<absl::Status> Settle(RoundId round, Settlement settlement) = 0;
 
   // Loss at θ, as applied last, over at most `max_batches` batches of the held-out part; 0: all of
   // it. From its Emit to its next Apply a fragment counts as it is locally. kFailedPrecondition when nothing is held out; kDataLoss when the loss is NaN or infinite.

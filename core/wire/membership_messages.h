@@ -66,7 +66,7 @@ struct EpochCall {
   Epoch current;
   std::vector<NodeId> lost;
   std::string reason;  // encoding cuts it at kMaxEpochReasonBytes
-  // Where the sender names itself as lost.
+  // Where the sender names itself as lost; kForGood, from the lead, of others too.
   Leaving leaving = Leaving::kFailed;
 };
 

@@ -232,6 +232,7 @@ absl::Status Get(const pb::ExchangeStart& in, ExchangeStart* out) {
     return Bad("exchange.sites", "are not one a member");
   }
   out->sites.assign(in.sites().begin(), in.sites().end());
+  GDF_RETURN_IF_ERROR(GetNodes("exchange.left_out", in.left_out(), &out->left_out));
   return GetDeadline(in.deadline_us(), &out->deadline);
 }
 
@@ -273,6 +274,7 @@ absl::Status Get(const pb::RoundReport& in, RoundReport* out) {
   GDF_RETURN_IF_ERROR(
       GetFigure("report.compress_seconds", in.compress_seconds(), &out->compress_seconds));
   GDF_RETURN_IF_ERROR(Get(in.cursor(), &out->cursor));
+  out->at_fault = in.at_fault();
   return Get("report.packed", in.packed(), &out->packed);
 }
 

@@ -157,6 +157,7 @@ struct ExchangeStart {
   // in place of theta. None: this is the first.
   std::optional<Digest> first_pass = {};
   std::vector<uint32_t> sites = {};  // where each member is, equal numbers at the same one; empty: not by sites
+  std::vector<NodeId> left_out = {};  // of `members`: their deltas are wrong, and are not to come with a later one either
   bool operator==(const ExchangeStart&) const = default;
 };
 
@@ -215,6 +216,7 @@ struct RoundReport {
   double compress_seconds = 0;
   DataCursor cursor;
   Digest packed;  // Merkle root of the packed delta, committed before the exchange
+  bool at_fault = false;  // it is refused for what the worker came to
   bool operator==(const RoundReport&) const = default;
 };
 

@@ -104,6 +104,7 @@ struct RequestWriter {
     start->set_codec(in.codec);
     if (in.first_pass) Put(*in.first_pass, start->mutable_first_pass());
     for (const uint32_t site : in.sites) start->add_sites(site);
+    for (const NodeId& node : in.left_out) Put(node, start->add_left_out());
   }
   void operator()(const Propose& in) { Put(in.receipt, out.mutable_propose()->mutable_receipt()); }
   void operator()(const CommitRound& in) {
@@ -144,6 +145,7 @@ struct ReplyWriter {
     report->set_compress_seconds(in.compress_seconds);
     Put(in.cursor, report->mutable_cursor());
     Put(in.packed, report->mutable_packed());
+    report->set_at_fault(in.at_fault);
   }
   void operator()(const Prepared& in) {
     pb::Prepared* prepared = out.mutable_prepared();

@@ -236,6 +236,7 @@ absl::Status CheckBody(const RollBackJob& c) {
   GDF_RETURN_IF_ERROR(CheckAtMost("round", c.round.value, kMaxCount));
   if (c.round.value == 0) return Invalid("round", 0, "a round that was committed, from 1 on");
   if (c.theta.zero()) return absl::InvalidArgumentError("theta is zero, expected a digest");
+  GDF_RETURN_IF_ERROR(CheckAtMost("epoch", c.epoch.value, kMaxCount));
   return CheckText("reason", c.reason, kMaxTextBytes);
 }
 

@@ -228,13 +228,17 @@ struct Recruit {
   bool operator==(const Recruit&) const = default;
 };
 
-// By its submitter or an admin: opens an epoch of the running job, with the nodes that it has, that goes on from what
-// `round` rounds had made, as members keep it for people. What came after it counts no more.
+inline constexpr uint64_t kMaxOwnRollbacks = 10;
+
+// By its submitter or an admin, or by its lead when the job has gone wrong, at most kMaxOwnRollbacks times: opens an epoch of
+// the running job, with the nodes that it has, that goes on from what `round` rounds had made, as members keep it for people.
+// What came after it counts no more.
 struct RollBackJob {
   JobId job;
   RoundId round;  // at least 1
   Digest theta;   // after it
   std::string reason;
+  Epoch epoch = {};  // the job's current one, whose lead this is by; 0: by people
   bool operator==(const RollBackJob&) const = default;
 };
 

@@ -332,10 +332,12 @@ void Put(const RollBackJob& c, pb::Command* to) {
   m->set_round(c.round.value);
   m->set_theta(Raw(c.theta));
   m->set_reason(c.reason);
+  m->set_epoch(c.epoch.value);
 }
 absl::Status Get(const pb::RollBackJob& from, RollBackJob& c) {
   c.job.value = from.job();
   c.round.value = from.round();
+  c.epoch.value = from.epoch();
   c.reason = from.reason();
   return Take("theta", from.theta(), c.theta);
 }

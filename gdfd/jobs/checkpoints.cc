@@ -52,6 +52,17 @@ std::vector<NodeId> KeptCheckpoint::holders() const {
   return nodes;
 }
 
+const checkpoint::Version* NewestOf(const CheckpointList& list, RoundId from, RoundId until) {
+  const auto age = [](const checkpoint::Version& version) { return std::pair(version.round(), version.commit.receipt.tag.epoch); };
+  const checkpoint::Version* newest = nullptr;
+  for (const KeptCheckpoint& kept : list.checkpoints) {
+    const checkpoint::Version& version = kept.version();
+    if (version.round() < from || until < version.round() || kept.holders().empty()) continue;
+    if (newest == nullptr || age(*newest) < age(version)) newest = &version;
+  }
+  return newest;
+}
+
 // What a disk has of one job.
 struct Checkpoints::Records {
   std::vector<std::string> whole;  // as they are

@@ -359,7 +359,8 @@ Task<absl::Status> JobTask::RunOnce() {
   member_ = std::make_unique<rounds::JobMember>(
       rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
                        std::move(loaded), store_, world_.key, *coordinator_, {},
-                       [this] { checkpoints_->Offer(member_->state(), member_->commit()); }});
+                       [this] { checkpoints_->Offer(member_->state(), member_->commit()); },
+                       [this](Epoch epoch, RoundId newest, std::string why) { return RollBack(epoch, newest, std::move(why)); }});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   BeginCheckpoints();
   if (going_back_) co_return absl::CancelledError("rolled back");
@@ -390,6 +391,28 @@ Task<absl::Status> JobTask::GoBack() {
     if (job_.rollback) GDF_CO_RETURN_IF_ERROR(co_await TakeBack(job_));
   } while (going_back_);
   co_return absl::OkStatus();
+}
+
+Task<absl::Status> JobTask::RollBack(Epoch epoch, RoundId newest, std::string why) {
+  static_assert(config::AnomaliesSpec::kMostRollbacks <= int64_t{wire::kMaxOwnRollbacks});
+  const std::optional<state::Rollback> last = job_.rollback;
+  const auto most = static_cast<uint64_t>(spec_.rounds.anomalies.rollbacks);
+  const uint64_t done = last ? last->by_lead : 0;
+  if (done >= most) {
+    co_return absl::FailedPreconditionError(absl::StrCat("it has done so ", Counted(done, "time"), ", and rounds.anomalies.rollbacks is ", most));
+  }
+  GDF_CO_ASSIGN_OR_RETURN(CheckpointList list, co_await world_.checkpoints->List(job_.id));
+  // Of rounds after those that it went back to last, what was there before is no part of it any more.
+  std::erase_if(list.checkpoints, [&last](const KeptCheckpoint& kept) {
+    return last && last->round < kept.version().round() && kept.version().commit.receipt.tag.epoch < last->epoch;
+  });
+  const checkpoint::Version* const target = NewestOf(list, RoundId{1}, newest);
+  if (target == nullptr) {
+    co_return absl::FailedPreconditionError(
+        absl::StrCat("no node that answers keeps a checkpoint of at most ", Counted(newest.value, "round"), "; checkpoints.every of job.yaml has them kept"));
+  }
+  wire::RollBackJob back{job_.id, target->round(), target->state().theta, SafeText(why, wire::kMaxTextBytes), epoch};
+  co_return co_await coordinator_->RollBackJob(std::move(back));
 }
 
 // A state that was committed before the rollback counts no more, unless it is the one that the job went back to; nor does

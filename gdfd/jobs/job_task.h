@@ -99,6 +99,8 @@ class JobTask {
   Task<void> TakeCheckpoints();
   Task<absl::Status> GoBack();
   Task<absl::Status> TakeBack(state::Job job);
+  // Sends the job back by itself: see rounds::RoundEnv.
+  Task<absl::Status> RollBack(Epoch epoch, RoundId newest, std::string why);
   static Task<void> PassEnd(rounds::JobMember* member, OneShot<absl::Status> end);
   // As the job wishes, within the owner's limit.
   Task<int64_t> NumThreads();

@@ -78,6 +78,10 @@ Task<absl::Status> NetworkCoordinator::FinishJob(wire::FinishJob finish) {
   co_return co_await Record(std::move(finish));
 }
 
+Task<absl::Status> NetworkCoordinator::RollBackJob(wire::RollBackJob back) {
+  co_return co_await Record(std::move(back));
+}
+
 absl::StatusOr<std::vector<NodeId>> NetworkCoordinator::MembersOf(JobId job, Epoch epoch) {
   return state_.epoch_members(job, epoch);
 }
@@ -92,6 +96,17 @@ std::string NetworkCoordinator::NameOf(NodeId node) {
 uint64_t NetworkCoordinator::RecordedRounds(JobId job) {
   const absl::StatusOr<state::Job> known = state_.job(job);
   return known.ok() ? known->rounds_done : 0;
+}
+
+std::vector<std::pair<RoundId, double>> NetworkCoordinator::RecordedLosses(JobId job, size_t count) {
+  const uint64_t done = RecordedRounds(job);
+  const absl::StatusOr<std::vector<state::RoundRecord>> records = state_.rounds(job, RoundId{done - std::min<uint64_t>(done, count)}, count);
+  std::vector<std::pair<RoundId, double>> losses;
+  if (!records.ok()) return losses;
+  for (const state::RoundRecord& record : *records) {
+    if (record.metrics.train_loss) losses.emplace_back(record.round, *record.metrics.train_loss);
+  }
+  return losses;
 }
 
 Task<absl::Status> NetworkCoordinator::ReportEvent(wire::JobEvent event) {

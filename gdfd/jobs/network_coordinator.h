@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/membership/membership.h"
@@ -31,9 +32,11 @@ class NetworkCoordinator final : public rounds::Coordinator {
   // a validation loss and the last one are always sent.
   Task<absl::Status> ReportJob(wire::ReportJob report) override;
   Task<absl::Status> FinishJob(wire::FinishJob finish) override;
+  Task<absl::Status> RollBackJob(wire::RollBackJob back) override;
   Task<absl::Status> ReportEvent(wire::JobEvent event) override;
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId job, Epoch epoch) override;
   uint64_t RecordedRounds(JobId job) override;
+  std::vector<std::pair<RoundId, double>> RecordedLosses(JobId job, size_t count) override;
   bool IsMember(NodeId node) override;
   std::string NameOf(NodeId node) override;
   bool SeesOffline(NodeId node) override;

@@ -172,7 +172,7 @@ Task<absl::Status> Recruiter::Call(state::Job job, Running& running) {
   running.unfilled = running.places;
   schedule::Recruits::Vacancy vacancy{job.id, running.places, schedule::Able(running.request, *weighed_), {}};
   std::erase_if(vacancy.candidates, [&](const NodeId& node) {
-    return job.HasPart(node) || absl::c_linear_search(job.excluded, node);
+    return job.HasPart(node) || job.IsExcluded(node);
   });
   if (vacancy.candidates.empty()) co_return absl::OkStatus();
   GDF_CO_ASSIGN_OR_RETURN(state::EpochsPast past, state_.epochs_past(job.id));

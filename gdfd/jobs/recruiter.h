@@ -42,8 +42,8 @@ class Recruiter {
         present_(std::move(present)),
         lost_(std::move(lost)) {}
 
-  // What `from` says, which is called to `job` or has just left it: that it is ready; or, naming itself as lost, why it
-  // cannot take part, which excludes it when that is for good, or when it has failed kMaxFailures times.
+  // What `from` says, which is called to `job` or has just left it, or the lead says of it: that it is ready; or, naming it as
+  // lost, why it cannot take part, which excludes it when that is for good, or when it has failed kMaxFailures times.
   Task<absl::Status> Hear(state::Job job, NodeId from, wire::EpochCall call);
   // `staying` without those that have stopped, with those that are ready to join `job`, in the order of epochs; at most `max`.
   std::vector<NodeId> WithReady(const state::Job& job, int64_t max, std::vector<NodeId> staying) const;

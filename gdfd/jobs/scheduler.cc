@@ -311,10 +311,18 @@ Task<absl::Status> Scheduler::RequestEpoch(NodeId from, wire::EpochCall call) {
                      open.members.size(), " left (", call.reason, ")"));
   }
   open.lead = absl::c_linear_search(open.members, job.lead) ? job.lead : open.members.front();
-  const bool leaves = !absl::c_linear_search(open.members, from);
+  // Who leaves says why itself; of others the lead says that they are out for good.
+  const bool for_all = from == job.lead && call.leaving == wire::Leaving::kForGood;
+  std::vector<NodeId> leaving;
+  for (const NodeId& node : job.members) {
+    const bool named = node == from || (for_all && absl::c_linear_search(call.lost, node));
+    if (named && !absl::c_linear_search(open.members, node)) leaving.push_back(node);
+  }
   absl::StatusOr<wire::CommandResult> opened = co_await membership_.ProposeChecked(std::move(open));
-  if (opened.ok() && leaves && call.leaving != wire::Leaving::kPaused) co_return co_await recruiter_.Hear(job, from, call);
-  co_return opened.status();
+  if (!opened.ok() || call.leaving == wire::Leaving::kPaused) co_return opened.status();
+  absl::Status heard;
+  for (const NodeId& node : leaving) heard.Update(co_await recruiter_.Hear(job, node, call));
+  co_return heard;
 }
 
 Task<absl::StatusOr<Buffer>> Scheduler::ServeRequestEpoch(NodeId peer, Buffer request) {

@@ -116,14 +116,7 @@ grpc::Status ControlService::RollBackJob(grpc::ServerContext*, const v1::RollBac
   using Listed = absl::StatusOr<jobs::CheckpointList>;
   const Listed list = bridge_.Await<Listed>([&] { return node_.jobs.checkpoints().List(*id); });
   if (!list.ok()) return ToGrpc(list.status());
-  // Of several that have this number the one that was committed last.
-  const checkpoint::Version* target = nullptr;
-  for (const jobs::KeptCheckpoint& kept : list->checkpoints) {
-    const checkpoint::Version& version = kept.version();
-    if (version.round().value != request->round() || kept.holders().empty()) continue;
-    const bool later = target == nullptr || target->commit.receipt.tag.epoch < version.commit.receipt.tag.epoch;
-    if (later) target = &version;
-  }
+  const checkpoint::Version* const target = jobs::NewestOf(*list, RoundId{request->round()}, RoundId{request->round()});
   if (target == nullptr) {
     return ToGrpc(absl::NotFoundError(absl::StrCat("no node that answers keeps a checkpoint of round ", request->round(),
                                                    " of job ", ToString(*id))));

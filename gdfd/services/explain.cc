@@ -66,14 +66,15 @@ std::optional<absl::Duration> RoundTime(const std::vector<state::RoundRecord>& r
   return times[times.size() / 2];
 }
 
-// What an event said when `node` was excluded from the job, as far as it is still on record.
-std::string WhyExcluded(const JobView& view, const NodeId& node, const NodeNames& names) {
-  static const std::string kSaid = "is not called again";
-  for (auto event = view.events.rbegin(); event != view.events.rend(); ++event) {
-    const size_t at = event->text.find(kSaid);
-    if (event->node == node && at != std::string::npos) return names.In(event->text.substr(at));
-  }
-  return kSaid;
+std::string NotCalled(const state::Exclusion& exclusion, const NodeNames& names) {
+  return absl::StrCat("is not called again", exclusion.reason.empty() ? "" : ": ", names.In(exclusion.reason));
+}
+
+std::optional<std::string> WentBack(const JobView& view, const NodeNames& names) {
+  const std::optional<state::Rollback>& rollback = view.job.rollback;
+  if (!rollback) return std::nullopt;
+  return absl::StrCat("it was sent back to round ", rollback->round.value, rollback->reason.empty() ? "" : ": ", names.In(rollback->reason),
+                      rollback->by_lead == 0 ? "" : absl::StrCat(" (by itself ", rollback->by_lead == 1 ? "once" : absl::StrCat(rollback->by_lead, " times"), ")"));
 }
 
 // What the members, and those that might be, are kept from taking part by.
@@ -87,8 +88,8 @@ std::vector<std::string> Lacks(const JobView& view, const NetworkView& network, 
   for (const NodeId& node : view.job.recruits) {
     lacks.push_back(absl::StrCat(names.Of(node), " is called to it, and fetches or loads what it needs"));
   }
-  for (const NodeId& node : view.job.excluded) {
-    lacks.push_back(absl::StrCat(names.Of(node), " ", WhyExcluded(view, node, names)));
+  for (const state::Exclusion& exclusion : view.job.excluded) {
+    lacks.push_back(absl::StrCat(names.Of(exclusion.node), " ", NotCalled(exclusion, names)));
   }
   return lacks;
 }
@@ -102,6 +103,7 @@ Explanation Ended(const JobView& view, const NetworkView& network, const NodeNam
                             HumanDuration(At(job.finished_unix_ms) - begun),
                             job.reason.empty() ? "" : absl::StrCat(": ", names.In(job.reason)));
   if (job.verdict != wire::Verdict::kSucceeded) out.because = Told(view, names, wire::Severity::kWarning, network.now);
+  if (std::optional<std::string> back = WentBack(view, names)) out.because.insert(out.because.begin(), *std::move(back));
   if (job.rounds_done > 0) out.advice.push_back(absl::StrCat("gdfctl job export ", ToString(job.id), " DIR writes what it reached"));
   return out;
 }
@@ -164,6 +166,7 @@ Explanation GoesOn(const JobView& view, const NetworkView& network, const NodeNa
     out.because.push_back(absl::StrCat("it has ", job.members.size(), " of up to ", view.spec->nodes.max, " nodes (nodes.max)"));
   }
   for (std::string& lack : Lacks(view, network, names)) out.because.push_back(std::move(lack));
+  if (std::optional<std::string> back = WentBack(view, names)) out.because.push_back(*std::move(back));
   for (std::string& told : Told(view, names, wire::Severity::kWarning, network.now)) out.because.push_back(std::move(told));
   return out;
 }
@@ -197,8 +200,8 @@ Explanation ExplainNode(const state::Member& node, const std::vector<JobView>& j
     const std::string job = absl::StrCat(ToString(view.job.id), " (", view.job.name, ")");
     if (view.job.IsMember(node.id)) in.push_back(job);
     if (view.job.IsRecruit(node.id)) out.because.push_back(absl::StrCat("it is called to ", job, ", and fetches or loads what it needs"));
-    if (absl::c_linear_search(view.job.excluded, node.id)) {
-      out.because.push_back(absl::StrCat("in ", job, " it ", WhyExcluded(view, node.id, names)));
+    for (const state::Exclusion& exclusion : view.job.excluded) {
+      if (exclusion.node == node.id) out.because.push_back(absl::StrCat("in ", job, " it ", NotCalled(exclusion, names)));
     }
   }
   for (const JobView& view : jobs) {

@@ -294,11 +294,13 @@ Task<absl::StatusOr<train::EmitResult>> WorkerProcess::Emit(train::EmitRequest r
   co_return result;
 }
 
-Task<absl::Status> WorkerProcess::Settle(RoundId round, bool applied) {
+Task<absl::Status> WorkerProcess::Settle(RoundId round, train::Settlement settlement) {
   Turn turn(turns_);
   co_await turn.Wait();
   GDF_CO_RETURN_IF_ERROR(RequireLoaded("settle"));
-  Message message = Request({{"round", round.value}, {"applied", applied}});
+  Message message = Request({{"round", round.value},
+                             {"applied", settlement == train::Settlement::kApplied},
+                             {"given_up", settlement == train::Settlement::kGivenUp}});
   absl::StatusOr<Message> reply =
       co_await calls_->Call("settle", std::move(message), options_.call_timeout);
   co_return reply.status();

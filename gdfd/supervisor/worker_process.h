@@ -64,7 +64,7 @@ class WorkerProcess final : public train::WorkerSession {
   Task<absl::Status> Apply(train::ApplyRequest request) override;
   Task<absl::StatusOr<train::RunResult>> Run(train::RunRequest request) override;
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
-  Task<absl::Status> Settle(RoundId round, bool applied) override;
+  Task<absl::Status> Settle(RoundId round, train::Settlement settlement) override;
   Task<absl::StatusOr<train::EvalResult>> Evaluate(int64_t max_batches) override;
   Task<absl::Status> Save(train::StateSink sink) override;
   Task<absl::Status> Restore(uint64_t bytes, train::StateSource source) override;

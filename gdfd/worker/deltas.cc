@@ -189,13 +189,19 @@ absl::Status Deltas::Project(const train::EmitRequest& request, absl::Span<float
   return absl::IsInvalidArgument(projected) ? absl::FailedPreconditionError(projected.message()) : projected;
 }
 
-absl::Status Deltas::Settle(RoundId round, bool applied) {
+absl::Status Deltas::Settle(RoundId round, train::Settlement settlement) {
   if (!staged_ || staged_->round != round) {
     return absl::FailedPreconditionError(
         absl::StrCat("settle: no delta of round ", round.value, " waits for it"));
   }
   Part& part = parts_[staged_->fragment];
-  GDF_RETURN_IF_ERROR(part.low_rank ? part.low_rank->Settle(applied) : part.feedback->Settle(applied));
+  if (settlement == train::Settlement::kGivenUp) {
+    part.low_rank.reset();
+    part.feedback.reset();
+  } else {
+    const bool applied = settlement == train::Settlement::kApplied;
+    GDF_RETURN_IF_ERROR(part.low_rank ? part.low_rank->Settle(applied) : part.feedback->Settle(applied));
+  }
   staged_.reset();
   return absl::OkStatus();
 }

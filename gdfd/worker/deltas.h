@@ -42,7 +42,7 @@ class Deltas {
   // With request.factors: those of the pass, by what `window` begins with; a second pass ends nothing and has no norm.
   absl::Status Stage(const train::EmitRequest& request, absl::Span<uint8_t> window, double* norm);
   // Ends what the Stage of that round began.
-  absl::Status Settle(RoundId round, bool applied);
+  absl::Status Settle(RoundId round, train::Settlement settlement);
 
   // Does `work` with θ in the model, wherever it is kept.
   absl::Status AtTheta(absl::FunctionRef<absl::Status()> work);

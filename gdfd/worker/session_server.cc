@@ -288,9 +288,12 @@ SessionServer::Reply SessionServer::Settle(Message& request) {
   GDF_RETURN_IF_ERROR(RequireTrainer("settle"));
   FieldReader fields(request.body);
   const RoundId round{fields.Word("round")};
-  const bool applied = fields.Bool("applied");
+  const bool applied = fields.Bool("applied"), given_up = fields.Bool("given_up");
+  if (applied && given_up) fields.Fail("given_up", "must be false of what was applied");
   GDF_RETURN_IF_ERROR(fields.status());
-  GDF_RETURN_IF_ERROR(deltas_->Settle(round, applied));
+  using train::Settlement;
+  GDF_RETURN_IF_ERROR(deltas_->Settle(
+      round, applied ? Settlement::kApplied : given_up ? Settlement::kGivenUp : Settlement::kKept));
   return MakeReply();
 }
 

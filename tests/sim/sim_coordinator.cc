@@ -37,6 +37,9 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
     co_await Pass();
     co_return status;
   }
+  Task<absl::Status> RollBackJob(wire::RollBackJob) override {
+    co_return absl::FailedPreconditionError("nothing is kept for people here");
+  }
   Task<absl::Status> ReportEvent(wire::JobEvent event) override {
     // What is told there is so from now on, whenever it is heard of here.
     if (absl::StrContains(event.text, "are rolled back")) job_.invariants_->TellRolledBack();
@@ -48,6 +51,15 @@ class SimJob::NodeCoordinator final : public rounds::Coordinator {
   absl::StatusOr<std::vector<NodeId>> MembersOf(JobId, Epoch epoch) override { return job_.MembersOf(epoch); }
   uint64_t RecordedRounds(JobId) override {
     return job_.reports_.empty() ? 0 : job_.reports_.back().round.value + 1;
+  }
+  std::vector<std::pair<RoundId, double>> RecordedLosses(JobId, size_t count) override {
+    std::vector<std::pair<RoundId, double>> losses;
+    const size_t first = job_.reports_.size() - std::min(job_.reports_.size(), count);
+    for (size_t i = first; i < job_.reports_.size(); ++i) {
+      const wire::ReportJob& report = job_.reports_[i];
+      if (report.metrics.train_loss) losses.emplace_back(report.round, *report.metrics.train_loss);
+    }
+    return losses;
   }
   bool IsMember(NodeId node) override { return job_.put_out_.count(job_.IndexOf(node)) == 0; }
   std::string NameOf(NodeId node) override { return absl::StrCat("node", job_.IndexOf(node)); }
@@ -82,6 +94,10 @@ absl::Status SimJob::OnRequestEpoch(const NodeId& from, const rounds::EpochReque
                                                next.members.size(), " left"));
   }
   next.lead = next.Has(now.lead) ? now.lead : next.members.front();
+  for (const NodeId& node : request.lost) {
+    const bool for_good = request.leaving == wire::Leaving::kForGood && (node == from || from == now.lead);
+    if (for_good && !next.Has(node)) excluded_[node] = request.reason;
+  }
   Open(std::move(next), absl::StrCat("asked for by node ", IndexOf(from), ": ", request.reason));
   return absl::OkStatus();
 }
@@ -97,7 +113,8 @@ void SimJob::Announce() {
 
 void SimJob::AddReturned(std::vector<NodeId>& members) const {
   for (const auto& node : nodes_) {
-    const bool there = node->transport && node->instance && node->restored && node->stands_by && !node->ended;
+    const bool there = node->transport && node->instance && node->restored && node->stands_by && !node->ended &&
+                       excluded_.count(node->id) == 0;
     if (there && !absl::c_linear_search(members, node->id)) members.push_back(node->id);
   }
   absl::c_sort(members, [this](const NodeId& a, const NodeId& b) { return IndexOf(a) < IndexOf(b); });

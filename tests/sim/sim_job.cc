@@ -95,6 +95,7 @@ SimWorkerOptions SimJob::WorkerOptions(const Node& node) {
   options.seed = seed_;
   options.node = node.id;
   options.step_time = node.step_time;
+  options.trouble = node.trouble;
   options.fragments = static_cast<uint64_t>(options_.fragments);
   options.has_matrix = options_.rank > 0;
   options.projections = &projections_;

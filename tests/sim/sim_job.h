@@ -70,6 +70,8 @@ class SimJob {
   void set_step_time(int node, absl::Duration time) { nodes_[node]->step_time = time; }
   // What the outer step of `node` is by instead of the job's, from its start on: a node that computes wrongly.
   void set_outer(int node, config::OuterSpec outer);
+  // Of workers that start from now on.
+  void set_worker_trouble(int node, WorkerTrouble trouble) { nodes_[node]->trouble = std::move(trouble); }
   // Told a node's local parameters before each of its steps. Of workers that start from now on.
   void set_before_step(std::function<void(int node, int64_t step, absl::Span<const float> local)> told) {
     before_step_ = std::move(told);
@@ -106,6 +108,8 @@ class SimJob {
   const wire::EpochRecord& epoch() const { return epochs_.back(); }
   const std::vector<wire::ReportJob>& reports() const { return reports_; }
   const std::vector<wire::JobEvent>& events() const { return events_; }
+  // Who was taken out for good, and why.
+  const std::map<NodeId, std::string>& excluded() const { return excluded_; }
   bool HasEvent(std::string_view text) const;
   // It has begun with what its disk held, and goes on.
   bool restored(int node) const { return nodes_[node]->instance != nullptr && nodes_[node]->restored; }
@@ -142,6 +146,7 @@ class SimJob {
     absl::Duration slowness;
     SimWorker::Fault worker_fault;
     absl::Duration step_time = SimWorkerOptions{}.step_time;
+    WorkerTrouble trouble;
     std::optional<config::JobSpec> spec;  // instead of the job's
     std::unique_ptr<SimTransport> transport;  // null while down
     std::unique_ptr<SimPool> pool;
@@ -181,6 +186,7 @@ class SimJob {
   std::optional<wire::FinishJob> finish_;
   std::vector<wire::ReportJob> reports_;
   std::set<int> put_out_;
+  std::map<NodeId, std::string> excluded_;
   std::vector<wire::JobEvent> events_;
   std::function<void(const std::string&)> say_;
   std::function<void(int, int64_t, absl::Span<const float>)> before_step_;

@@ -150,6 +150,7 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
     ++step_;
     ++result.steps;
     result.last_loss = Loss(options_, theta_);
+    if (options_.trouble.loss_plus) result.last_loss += options_.trouble.loss_plus(*applied_);
     if (!std::isfinite(result.last_loss)) co_return absl::DataLossError("the loss is not finite");
     result.mean_loss += result.last_loss;
     if (request.on_step) request.on_step({step_, result.last_loss, kRate});
@@ -226,6 +227,9 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   const uint64_t begin = fragments_.begin(request.fragment);
   std::vector<float> delta(fragments_.size(request.fragment));
   for (size_t i = 0; i < delta.size(); ++i) delta[i] = (*part.reference)[i] - theta_[begin + i];
+  if (options_.trouble.delta_times) {
+    for (float& value : delta) value *= options_.trouble.delta_times(request.round);
+  }
   GDF_CO_ASSIGN_OR_RETURN(std::vector<uint8_t> packed,
                           request.factors ? StageFactors(part, request, delta) : Stage(part, request, delta));
   part.reference.reset();
@@ -237,12 +241,20 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   co_return result;
 }
 
-Task<absl::Status> SimWorker::Settle(RoundId round, bool applied) {
+Task<absl::Status> SimWorker::Settle(RoundId round, train::Settlement settlement) {
   rounds::AsyncLock::Hold hold = co_await lock_.Acquire();
   GDF_CO_RETURN_IF_ERROR(Ready("settle"));
   if (unsettled_ != round) co_return absl::FailedPreconditionError("Settle of another round");
   unsettled_.reset();
   Part& part = parts_[emitted_];
+  if (settlement == train::Settlement::kGivenUp) {
+    const absl::Span<float> kept = fragments_.Slice(absl::MakeSpan(residual_), emitted_);
+    std::fill(kept.begin(), kept.end(), 0.0f);
+    part.feedback.reset();
+    part.low_rank.reset();
+    co_return absl::OkStatus();
+  }
+  const bool applied = settlement == train::Settlement::kApplied;
   co_return part.low_rank ? part.low_rank->Settle(applied) : part.feedback->Settle(applied);
 }
 

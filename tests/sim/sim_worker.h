@@ -38,6 +38,12 @@ struct InnerJournal {
   std::vector<std::string> wrong;
 };
 
+// What goes wrong with a worker, by the round that it trains for.
+struct WorkerTrouble {
+  std::function<float(RoundId)> delta_times = {};  // its deltas are so many times what they should be
+  std::function<double(RoundId)> loss_plus = {};   // its losses are by so much more than they should be
+};
+
 struct SimWorkerOptions {
   uint64_t num_params = 1000;
   uint64_t seed = 0;          // of the problem and its noise: the job's
@@ -50,6 +56,7 @@ struct SimWorkerOptions {
   InnerJournal* inner_states = nullptr;      // none: not kept
   // Instead of the quadratic: every parameter begins at 1 and has this gradient, of which the inner SGD takes all.
   std::optional<float> constant_gradient = {};
+  WorkerTrouble trouble = {};
   // Told the local parameters before each step.
   std::function<void(int64_t step, absl::Span<const float> local)> before_step = {};
 };
@@ -73,7 +80,7 @@ class SimWorker : public train::WorkerSession {
   Task<absl::Status> Apply(train::ApplyRequest request) override;
   Task<absl::StatusOr<train::RunResult>> Run(train::RunRequest request) override;
   Task<absl::StatusOr<train::EmitResult>> Emit(train::EmitRequest request) override;
-  Task<absl::Status> Settle(RoundId round, bool applied) override;
+  Task<absl::Status> Settle(RoundId round, train::Settlement settlement) override;
   Task<absl::StatusOr<train::EvalResult>> Evaluate(int64_t max_batches) override;
   Task<absl::Status> Save(train::StateSink sink) override;
   Task<absl::Status> Restore(uint64_t bytes, train::StateSource source) override;

@@ -342,5 +342,14 @@ TEST_CASE("job.yaml: all problems are told at once, in the order of the file") {
   CHECK(last == "job.yaml: and 10 more");
 }
 
+TEST_CASE("job.yaml: anomalies") {
+  CheckAll({
+      {"  codec: int8", "  codec: int8\n  anomalies: {delta_norm: 1.5}",
+       "job.yaml:17:27: 'rounds.anomalies.delta_norm' must be 0 or at least 2, got 1.5"},
+      {"  codec: int8", "  codec: int8\n  anomalies: {node_rounds: 21}",
+       "job.yaml:17:28: 'rounds.anomalies.node_rounds' must be a whole number from 0 to 20, got '21'"},
+  });
+}
+
 }  // namespace
 }  // namespace gdf::config

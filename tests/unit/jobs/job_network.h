@@ -82,6 +82,7 @@ class JobNetwork {
     TaskSlots job_slots;  // since its start
     std::vector<int64_t> threads;        // that workers were loaded with, in order
     sim::SimWorker::Fault fault;  // of its workers
+    sim::WorkerTrouble trouble;   // of those that start from now on
     int workers = 0;              // started
     std::vector<train::GpuDevice> gpus;  // found a minute after the start, as by a slow driver
     absl::Status gpu_trouble;            // of workers that are to use one
@@ -280,6 +281,7 @@ class JobNetwork {
     options.num_params = self->num_params;
     options.seed = 5;
     options.node = node->id();
+    options.trouble = node->trouble;
     auto fault = [node](std::string_view call, RoundId round) {
       return node->fault ? node->fault(call, round) : absl::OkStatus();
     };

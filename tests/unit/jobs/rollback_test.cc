@@ -1,4 +1,4 @@
-// Jobs that are sent back to a checkpoint by hand.
+// Jobs that are sent back to a checkpoint, by people or by themselves.
 #include "gdfd/jobs/checkpoints.h"
 #include "tests/unit/jobs/job_network.h"
 
@@ -167,6 +167,107 @@ TEST_CASE("A job whose nodes have done its last round goes back all the same") {
   REQUIRE(net.Do(n1, wire::RollBackJob{id, RoundId{4}, kept, ""}).ok());
   CheckEnd(net, id, {&n1, &n2});
   CHECK(net.HasEvent("goes on from the checkpoint of round 4"));
+}
+
+// All workers' losses are 5 above what they should be from round `from` on, while `wrong`.
+void Spoil(const std::vector<JobNetwork::Node*>& nodes, uint64_t from, std::shared_ptr<bool> wrong) {
+  for (auto* node : nodes) {
+    node->trouble.loss_plus = [from, wrong](RoundId round) { return *wrong && round.value >= from ? 5.0 : 0.0; };
+  }
+}
+
+TEST_CASE("A job whose loss jumps and stays there goes back by itself to what it was before") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  const auto wrong = std::make_shared<bool>(true);
+  Spoil({&n1, &n2}, 6, wrong);
+  const JobId id = net.Submit(n1, Yaml(2, 2));
+  REQUIRE(net.Comes([&] { return net.Job(id).rollback.has_value(); }));
+  *wrong = false;
+  const state::Rollback back = *net.Job(id).rollback;
+  CHECK(back.round == RoundId{4});  // the newest that is kept, of those from which the loss was as it should be
+  CHECK(back.by_lead == 1);
+  CHECK(back.reason.find("after round 9: the members' mean loss, 5.") == 0);
+  CHECK(net.HasEvent("goes back by itself from 9 rounds to 4: after round 9: "));
+  CheckEnd(net, id, {&n1, &n2});
+  CHECK(net.Job(id).theta == UndisturbedTheta(2));
+}
+
+TEST_CASE("A validation loss that is not finite sends the job back too") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  for (auto* node : {&n1, &n2}) {
+    node->fault = [&net](std::string_view call, RoundId round) {
+      const bool wrong = call == "evaluate" && round == RoundId{7} && !net.Job(JobId{1}).rollback;
+      return wrong ? absl::DataLossError("the validation loss is nan") : absl::OkStatus();
+    };
+  }
+  const JobId id = net.Submit(n1, Yaml(2, 2));
+  CheckEnd(net, id, {&n1, &n2});
+  REQUIRE(net.Job(id).rollback);
+  CHECK(net.Job(id).rollback->round == RoundId{6});
+  CHECK(net.HasEvent("the validation loss is nan"));
+}
+
+TEST_CASE("A job that goes wrong again and again goes back so often as it may, then fails and says why") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  Spoil({&n1, &n2}, 6, std::make_shared<bool>(true));
+  const JobId id = net.Submit(n1, Yaml(2, 2));
+  REQUIRE(net.Finishes(id));
+  const state::Job job = net.Job(id);
+  INFO(job.reason);
+  CHECK(job.verdict == wire::Verdict::kFailed);
+  REQUIRE(job.rollback);
+  CHECK(job.rollback->by_lead == 2);
+  CHECK(job.reason.find("after round 9: the members' mean loss, 5.") == 0);
+  CHECK(job.reason.find("; it cannot go back: it has done so 2 times, and rounds.anomalies.rollbacks is 2") != std::string::npos);
+}
+
+TEST_CASE("A job that keeps no checkpoints goes on when its loss jumps, and fails when it is not finite") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  Spoil({&n1, &n2}, 5, std::make_shared<bool>(true));
+  const bool finite = GENERATE(true, false);
+  for (auto* node : {&n1, &n2}) {
+    node->fault = [finite](std::string_view call, RoundId round) {
+      return !finite && call == "run" && round.value >= 9 ? absl::DataLossError("the loss is not finite") : absl::OkStatus();
+    };
+  }
+  const JobId id = net.Submit(n1, JobYaml("  min: 2\n  max: 2\n", "", kRounds));
+  REQUIRE(net.Finishes(id));
+  const state::Job job = net.Job(id);
+  INFO(job.reason);
+  CHECK_FALSE(job.rollback);
+  CHECK(net.HasEvent("after round 8: the members' mean loss, 5."));
+  CHECK(net.HasEvent("it goes on, as there is no checkpoint to go back to (checkpoints.every)"));
+  CHECK(job.verdict == (finite ? wire::Verdict::kSucceeded : wire::Verdict::kFailed));
+  if (finite) return;
+  CHECK(job.reason.find("no member has a delta that can be used in round 10") == 0);
+  CHECK(job.reason.find("no node that answers keeps a checkpoint of at most 4 rounds; checkpoints.every of job.yaml") != std::string::npos);
+}
+
+TEST_CASE("A lead that takes over in the middle of it knows what the loss was before") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  const auto wrong = std::make_shared<bool>(true);
+  Spoil({&n1, &n2, &n3}, 6, wrong);
+  const JobId id = net.Submit(n1, JobYaml("  min: 2\n  max: 3\n", "  keep_model: true\ncheckpoints:\n  every: 2\n  keep: 20\n", 16));
+  REQUIRE(Reaches(net, id, 7));
+  auto& lead = net.Job(id).lead == n2.id() ? n2 : n3;
+  REQUIRE(net.Job(id).lead == lead.id());  // n1 is the coordinator
+  net.Crash(lead);
+  REQUIRE(net.Comes([&] { return net.Job(id).rollback.has_value(); }));
+  CHECK(net.Job(id).rollback->round <= RoundId{4});
+  *wrong = false;
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
 }
 
 }  // namespace

@@ -697,6 +697,32 @@ TEST_CASE("A worker that dies is started again, and given up after three times")
   }
 }
 
+TEST_CASE("A node whose deltas are wrong again and again is taken out of the job, which keeps the reason") {
+  JobNetwork net;
+  net.Add(RoleSet::All());
+  for (int n = 2; n <= 4; ++n) net.Add({Role::kContributor});
+  const JobId id = net.Submit(net.coordinator(), JobYaml("  min: 2\n  max: 4\n", "", 30));
+  REQUIRE(net.Comes([&] { return net.Job(id).phase == state::JobPhase::kRunning && net.Job(id).rounds_done >= 1; }));
+  JobNetwork::Node* wrong = nullptr;
+  SECTION("a member") { wrong = net.Job(id).lead == net.node(3).id() ? &net.node(4) : &net.node(3); }
+  SECTION("the lead") {
+    for (int n = 1; n <= 4; ++n) {
+      if (net.node(n).id() == net.Job(id).lead) wrong = &net.node(n);
+    }
+  }
+  wrong->fault = [](std::string_view call, RoundId) {
+    return call == "run" ? absl::DataLossError("the loss is not finite") : absl::OkStatus();
+  };
+  REQUIRE(net.Comes([&] { return !net.Job(id).excluded.empty(); }));
+  CHECK(net.Job(id).excluded ==
+        std::vector<state::Exclusion>{{wrong->id(), "it was at fault in 3 rounds of the last 20; last: the loss is not finite"}});
+  CHECK_FALSE(net.Job(id).IsMember(wrong->id()));
+  REQUIRE(net.Finishes(id));
+  CHECK(net.Job(id).verdict == wire::Verdict::kSucceeded);
+  CHECK(net.Job(id).members.size() == 3);
+  CHECK(wrong->workers == 1);  // it is not called again
+}
+
 TEST_CASE("An input that nobody has ends in an event that names it") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All());

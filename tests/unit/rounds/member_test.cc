@@ -480,7 +480,7 @@ TEST_CASE_METHOD(OneMember, "a committed contribution settles the residual; repe
   CHECK(member->state()->id == receipt.result);
   AskFor<wire::Done>(commit);
   executor.RunUntil([] { return false; }, absl::Seconds(5));
-  CHECK(worker->settled == std::vector<std::pair<RoundId, bool>>{{RoundId{0}, true}});
+  CHECK(worker->settled == std::vector<std::pair<RoundId, train::Settlement>>{{RoundId{0}, train::Settlement::kApplied}});
   // θ, momentum and inner state are on disk, under the committed round.
   const checkpoint::Loaded loaded = *store->Load();
   CHECK(loaded.committed->id == receipt.result);
@@ -502,7 +502,7 @@ TEST_CASE_METHOD(OneMember, "a contribution that was left out is carried on") {
   const std::vector<float> before(member->state()->theta.span().begin(), member->state()->theta.span().end());
   AskFor<wire::Done>(wire::CommitRound{receipt.tag, CommitBy(receipt, {0, 2})});
   executor.RunUntil([] { return false; }, absl::Seconds(5));
-  CHECK(worker->settled == std::vector<std::pair<RoundId, bool>>{{RoundId{0}, false}});
+  CHECK(worker->settled == std::vector<std::pair<RoundId, train::Settlement>>{{RoundId{0}, train::Settlement::kKept}});
   // m' = Δ, θ' = θ − lr (Δ + μ m') with lr 0.7, μ 0.9, Δ = 0.5
   const float step = 0.7f * (0.5f + 0.9f * 0.5f);
   for (uint64_t i = 0; i < kParams; ++i) CHECK(member->state()->theta.span()[i] == before[i] - step);

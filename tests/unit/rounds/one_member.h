@@ -31,6 +31,7 @@ class RecordingCoordinator final : public Coordinator {
   }
   Task<absl::Status> ReportJob(wire::ReportJob) override { co_return absl::OkStatus(); }
   Task<absl::Status> FinishJob(wire::FinishJob) override { co_return absl::OkStatus(); }
+  Task<absl::Status> RollBackJob(wire::RollBackJob) override { co_return absl::OkStatus(); }
   Task<absl::Status> ReportEvent(wire::JobEvent event) override {
     events.push_back(std::move(event.text));
     co_return absl::OkStatus();
@@ -41,6 +42,7 @@ class RecordingCoordinator final : public Coordinator {
     return it->second;
   }
   uint64_t RecordedRounds(JobId) override { return 0; }
+  std::vector<std::pair<RoundId, double>> RecordedLosses(JobId, size_t) override { return {}; }
   bool IsMember(NodeId) override { return true; }
   std::string NameOf(NodeId node) override { return "name of " + node.Short(); }
   bool SeesOffline(NodeId) override { return false; }
@@ -52,11 +54,11 @@ class RecordingCoordinator final : public Coordinator {
 class RecordingWorker final : public sim::SimWorker {
  public:
   using SimWorker::SimWorker;
-  Task<absl::Status> Settle(RoundId round, bool applied) override {
-    settled.emplace_back(round, applied);
-    return SimWorker::Settle(round, applied);
+  Task<absl::Status> Settle(RoundId round, train::Settlement settlement) override {
+    settled.emplace_back(round, settlement);
+    return SimWorker::Settle(round, settlement);
   }
-  std::vector<std::pair<RoundId, bool>> settled;
+  std::vector<std::pair<RoundId, train::Settlement>> settled;
 };
 
 class OneMember {

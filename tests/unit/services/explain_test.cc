@@ -87,14 +87,24 @@ TEST_CASE("A job that has fewer nodes than it may: who is called, who was left o
   JobView view = Running();
   view.spec->nodes.max = 4;
   view.job.recruits = {Id("cem")};
-  view.job.excluded = {Id("dora")};
-  view.events.push_back(Event("dora", wire::Severity::kWarning, "job j3: node x is not called again: no memory", absl::Minutes(2)));
+  view.job.excluded = {{Id("dora"), "no memory"}};
   view.rounds.back().metrics.contributors = 1;
   const Explanation going = ExplainJob(view, Network());
   CHECK(Says(going, "it has 2 of up to 4 nodes"));
   CHECK(Says(going, "cem is called to it"));
   CHECK(Says(going, "is not called again: no memory"));
   CHECK(Says(going, "the last round is made of 1 of its 2 nodes"));
+}
+
+TEST_CASE("A job that was sent back: where to and why, and whether by itself") {
+  JobView view = Running();
+  view.job.rollback = state::Rollback{Epoch{4}, RoundId{8}, HashBytes("theta"), "the loss jumped", 2};
+  CHECK(Says(ExplainJob(view, Network()), "it was sent back to round 8: the loss jumped (by itself 2 times)"));
+  view.job.phase = JobPhase::kFinished;
+  view.job.verdict = wire::Verdict::kFailed;
+  view.job.rollback->by_lead = 0;
+  const Explanation failed = ExplainJob(view, Network());
+  CHECK(failed.because.at(0) == "it was sent back to round 8: the loss jumped");
 }
 
 TEST_CASE("A job that stands still says for whom it waits, or that nobody is known to be missing") {
@@ -170,9 +180,8 @@ TEST_CASE("A node: what it does, or what it is kept from it by") {
   network.members[2].roles = {trust::Role::kSubmitter};
   CHECK(Says(ExplainNode(network.members[2], {view}, network), "no contributor"));
   JobView without = Running();
-  without.job.excluded = {Id("bob")};
+  without.job.excluded = {{Id("bob"), "no memory"}};
   without.job.members = {Id("ann")};
-  without.events.push_back(Event("bob", wire::Severity::kWarning, "job j3: node x is not called again: no memory", absl::Minutes(2)));
   CHECK(Says(ExplainNode(network.members[1], {without}, network), "in j3 (bert) it is not called again: no memory"));
   JobView waits = Running();
   waits.job.phase = JobPhase::kPending;

@@ -169,7 +169,8 @@ TEST_CASE("nodes are called to a running job by a coordinator, and are members f
     REQUIRE(w.Do("c", recruit("b", RecruitAction::kCall)).ok());
     REQUIRE(w.Do("c", recruit("b", RecruitAction::kExclude)).ok());
     CHECK(w.state->job({j})->recruits.empty());
-    CHECK(w.state->job({j})->excluded == std::vector<NodeId>{IdOf("b")});
+    CHECK(w.state->job({j})->excluded == std::vector<Exclusion>{{IdOf("b"), "why"}});
+    CHECK((*w.state->jobs())[0].IsExcluded(IdOf("b")));
     REQUIRE(w.Do("c", recruit("b", RecruitAction::kDismiss)).ok());
     w.Refused("c", recruit("b", RecruitAction::kCall), StatusCode::kFailedPrecondition, "is excluded");
   }
@@ -218,7 +219,7 @@ TEST_CASE("a job is rolled back by its submitter or an admin: an epoch of its no
     CHECK(job.lead == IdOf("a"));
     CHECK(job.rounds_done == 2);
     CHECK(job.theta == HashBytes("kept"));
-    CHECK(job.rollback == Rollback{Epoch{2}, RoundId{2}, HashBytes("kept")});
+    CHECK(job.rollback == Rollback{Epoch{2}, RoundId{2}, HashBytes("kept"), "diverged", 0});
     CHECK(w.state->rounds({j}, RoundId{0}, 100)->size() == 2);
     CHECK(w.state->epoch_members({j}, Epoch{2})->size() == 2);
     w.Refused("a", World::Report(j, 1, 5), StatusCode::kAborted, "is in epoch 2");
@@ -226,10 +227,32 @@ TEST_CASE("a job is rolled back by its submitter or an admin: an epoch of its no
     CHECK(w.state->job({j})->rounds_done == 3);
     // Again, and forward to what was kept before.
     REQUIRE(w.Do("c", back(4)).ok());
-    CHECK(w.state->job({j})->rollback == Rollback{Epoch{3}, RoundId{4}, HashBytes("kept")});
+    CHECK(w.state->job({j})->rollback == Rollback{Epoch{3}, RoundId{4}, HashBytes("kept"), "diverged", 0});
     CHECK(w.state->job({j})->rounds_done == 4);
     const auto events = *w.state->events(0, {{}, {}, wire::Severity::kWarning});
     CHECK(events.back().text == "job j1 is rolled back from 3 rounds to 4: diverged");
+  }
+  SECTION("by its lead, as it has gone wrong: so often and no more") {
+    const auto by_lead = [&](uint64_t epoch, uint64_t round) {
+      wire::RollBackJob back{{j}, {round}, HashBytes("kept"), "the loss jumped"};
+      back.epoch = Epoch{epoch};
+      return back;
+    };
+    w.Refused("b", by_lead(1, 2), StatusCode::kPermissionDenied, "is not the lead");
+    w.Refused("s", by_lead(1, 2), StatusCode::kPermissionDenied, "is not the lead");
+    w.Refused("a", by_lead(2, 2), StatusCode::kAborted, "is in epoch 1");
+    w.Refused("a", by_lead(1, 6), StatusCode::kFailedPrecondition, "none to go back from");
+    for (uint64_t n = 1; n <= wire::kMaxOwnRollbacks; ++n) {
+      REQUIRE(w.Do("a", by_lead(n, 2)).ok());
+      CHECK(w.state->job({j})->rollback == Rollback{Epoch{n + 1}, RoundId{2}, HashBytes("kept"), "the loss jumped", n});
+    }
+    CHECK(w.state->job({j})->epoch_reason == "rolled back to round 2: the loss jumped");
+    const uint64_t epoch = w.state->job({j})->epoch.value;
+    w.Refused("a", by_lead(epoch, 2), StatusCode::kFailedPrecondition, "has gone back by itself 10 times");
+    REQUIRE(w.Do("s", back(1)).ok());  // people may, and what it did by itself stays counted
+    CHECK(w.state->job({j})->rollback->by_lead == 10);
+    CHECK(w.state->events(0, {{}, {}, wire::Severity::kWarning})->at(0).text ==
+          "job j1 goes back by itself from 5 rounds to 2: the loss jumped");
   }
   SECTION("without one that is no member of the network any more") {
     REQUIRE(w.Do("c", wire::BanNode{IdOf("a"), ""}).ok());

@@ -161,7 +161,7 @@ TEST_CASE("the log is handed out in pieces with a chain over it") {
 
 // What version 5 did not have.
 constexpr std::string_view kNotInVersion5 =
-    "DROP TABLE rollbacks; DROP TABLE local_ballot; DROP TABLE local_tail; "
+    "DROP TABLE rollbacks; DROP TABLE local_ballot; DROP TABLE local_tail; ALTER TABLE recruits DROP COLUMN reason; "
     "ALTER TABLE network DROP COLUMN coordinators_since; ";
 
 TEST_CASE("a state of version 5 goes on as a network with one coordinator") {

@@ -47,7 +47,7 @@ std::vector<RoundRequest> Requests() {
       SyncState{Tag(), StateOf(17), {Node("a"), Node("b")}, true, CommitOf()},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
-          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first"), {7, 0}},
+          Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first"), {7, 0}, {Node("b")}},
       Propose{ReceiptOf()},
       CommitRound{Tag(), CommitOf()},
       Abort{Tag(), "θ differs", {Node("c")}},
@@ -56,7 +56,7 @@ std::vector<RoundRequest> Requests() {
 
 std::vector<RoundReply> Replies() {
   return {EnterReply{StateOf(17), CommitOf(), ReceiptOf(), EpochOf(), 1'000'000, 4},
-          RoundReport{Tag(), "NaN", 1000, 50, 2.5, 0.1, 3.5, 0.25, {4, 5}, HashBytes("packed")},
+          RoundReport{Tag(), "NaN", 1000, 50, 2.5, 0.1, 3.5, 0.25, {4, 5}, HashBytes("packed"), true},
           Prepared{Tag(), StateOf(18), {Node("c")}, "late", 0.5, 0.25, 10, 20, {1000, 2000, absl::Milliseconds(30), 4000, {Node("d")}}, HashBytes("fragment")},
           Signed{CommitOf().signatures[0]}, Done{1, 2}};
 }

@@ -50,7 +50,7 @@ std::vector<CommandBody> Bodies() {
           CancelJob{{1}, "why"},
           JobEvent{{1}, Node("a"), Severity::kError, "crashed"},
           Recruit{{1}, Node("a"), RecruitAction::kExclude, "crashed"},
-          RollBackJob{{1}, {40}, HashBytes("theta"), "diverged"},
+          RollBackJob{{1}, {40}, HashBytes("theta"), "diverged", {3}},
           AddCoordinator{Node("a")},
           RemoveCoordinator{Node("a")},
           RecoverNetwork{}};
@@ -121,6 +121,7 @@ TEST_CASE("numbers and lengths out of bounds are refused by name") {
   Refused(RollBackJob{{1}, {0}, HashBytes("t"), ""}, "round is 0");
   Refused(RollBackJob{{1}, {uint64_t{1} << 60}, HashBytes("t"), ""}, "round is ");
   Refused(RollBackJob{{1}, {1}, {}, ""}, "theta is zero");
+  Refused(RollBackJob{{1}, {1}, HashBytes("t"), "", {uint64_t{1} << 60}}, "epoch is ");
   Refused(OpenEpoch{{1}, {1}, {}, a, ""}, "number of members is 0");
   Refused(OpenEpoch{{1}, {1}, {a, a}, a, ""}, "is listed twice");
   Refused(OpenEpoch{{1}, {1}, {a}, Node("b"), ""}, "is not one of the members");

@@ -86,7 +86,7 @@ TEST_CASE("a fragment's delta is taken from its own theta, and the other fragmen
   RequireOk(s.Stage(0, 0));
   CHECK(s.Unpacked(0) == Filled(s.fragments.size(0), 4));
   CHECK(s.norm == Approx(4 * std::sqrt(double(s.fragments.size(0)))));
-  RequireOk(s.deltas.Settle(RoundId{0}, true));
+  RequireOk(s.deltas.Settle(RoundId{0}, train::Settlement::kApplied));
   s.Step(-5);  // during the exchange
   s.Apply(0, -7, 0.5);
   CHECK(s.Local(0) == Filled(s.fragments.size(0), -6));  // (-7 - 5) / 2
@@ -101,18 +101,36 @@ TEST_CASE("what a codec loses of a fragment is added to that fragment's next del
   s.Apply(1, 0);
   s.Step(-1);
   RequireOk(s.Stage(0, 0, "topk2:64"));
-  RequireOk(s.deltas.Settle(RoundId{0}, false));
+  RequireOk(s.deltas.Settle(RoundId{0}, train::Settlement::kKept));
   const std::vector<float> kept = s.Residuals();
   for (uint64_t i = 0; i < kept.size(); ++i) {
     if (kept[i] != (i < s.fragments.size(0) ? 1.0f : 0.0f)) FAIL("element " << i << " is " << kept[i]);
   }
   RequireOk(s.Stage(1, 1));
   CHECK(s.Unpacked(1) == Filled(s.fragments.size(1), 1));
-  RequireOk(s.deltas.Settle(RoundId{1}, true));
+  RequireOk(s.deltas.Settle(RoundId{1}, train::Settlement::kApplied));
   s.Apply(0, 0);
   s.Step(-1);
   RequireOk(s.Stage(2, 0));
   CHECK(s.Unpacked(0) == Filled(s.fragments.size(0), 2));
+}
+
+TEST_CASE("a delta that is given up comes with none of the later ones, nor does what it carried") {
+  Session s;
+  s.Apply(0, 0);
+  s.Apply(1, 0);
+  s.Step(-1);
+  RequireOk(s.Stage(0, 0, "topk2:64"));
+  RequireOk(s.deltas.Settle(RoundId{0}, train::Settlement::kApplied));
+  s.Apply(0, 0);
+  s.Step(-1000);
+  RequireOk(s.Stage(1, 0, "topk2:64"));
+  RequireOk(s.deltas.Settle(RoundId{1}, train::Settlement::kGivenUp));
+  for (const float value : s.Residuals()) CHECK(value == 0);
+  s.Apply(0, 0);
+  s.Step(-1);
+  RequireOk(s.Stage(2, 0));
+  CHECK(s.Unpacked(0) == Filled(s.fragments.size(0), 1));
 }
 
 TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross fragments") {
@@ -121,7 +139,7 @@ TEST_CASE("residuals are saved as one buffer, and put back in pieces that cross 
   s.Apply(1, 0);
   s.Step(-1);
   RequireOk(s.Stage(0, 1));
-  RequireOk(s.deltas.Settle(RoundId{0}, false));
+  RequireOk(s.deltas.Settle(RoundId{0}, train::Settlement::kKept));
   const std::vector<float> saved = s.Residuals();
   Session other(GENERATE(as<std::string>(), "", "good"));
   const uint64_t begin = other.fragments.begin(1);
@@ -207,7 +225,7 @@ TEST_CASE("a delta goes as factors in two passes, of which the second may be ask
   CHECK(projected.second == second);
   CHECK(absl::IsFailedPrecondition(ask({std::nanf("")}, true).first));
   RequireOk(ask(left, true).first);
-  RequireOk(s.deltas.Settle(RoundId{4}, true));
+  RequireOk(s.deltas.Settle(RoundId{4}, train::Settlement::kApplied));
   RequireOk(expected.Settle(true));
   CHECK(absl::MakeConstSpan(s.Residuals()) == expected.residual());
 
@@ -234,13 +252,13 @@ TEST_CASE("a delta out of turn, not finite or of no fragment is refused") {
   };
   CHECK(says(s.Stage(3, 1), "the parameters of fragment 1 were not applied for round 3"));
   CHECK(absl::IsInvalidArgument(s.Stage(3, 2)));
-  CHECK(says(s.deltas.Settle(RoundId{3}, true), "no delta of round 3 waits"));
+  CHECK(says(s.deltas.Settle(RoundId{3}, train::Settlement::kApplied), "no delta of round 3 waits"));
   s.Apply(0, 1);
   s.Apply(1, 1);
   RequireOk(s.Stage(4, 0));
   CHECK(says(s.Stage(5, 1), "the delta of round 4 is not settled"));
-  CHECK(says(s.deltas.Settle(RoundId{5}, true), "no delta of round 5 waits"));
-  RequireOk(s.deltas.Settle(RoundId{4}, true));
+  CHECK(says(s.deltas.Settle(RoundId{5}, train::Settlement::kApplied), "no delta of round 5 waits"));
+  RequireOk(s.deltas.Settle(RoundId{4}, train::Settlement::kApplied));
   s.Step(std::numeric_limits<float>::infinity());
   CHECK(absl::IsFailedPrecondition(s.Stage(5, 1)));
   CHECK(absl::IsInvalidArgument(s.deltas.Apply(
