@@ -6,7 +6,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/byte_io.h"
 #include "core/base/log.h"
+#include "core/base/rendezvous.h"
 #include "core/base/status_macros.h"
 #include "core/rounds/job_member.h"
 
@@ -207,11 +209,7 @@ Task<absl::Status> TakeAll(std::shared_ptr<Fetching> fetch) {
 
 std::vector<NodeId> DonorsFor(const NodeId& node, std::vector<NodeId> sources) {
   std::erase(sources, node);
-  const auto rank = [&](const NodeId& source) {
-    return Sha256().Update("gdf donors 1").Update(node.digest().span()).Update(source.digest().span()).Finish();
-  };
-  std::sort(sources.begin(), sources.end(), [&](const NodeId& a, const NodeId& b) { return rank(a) < rank(b); });
-  return sources;
+  return RendezvousOrder(ByteWriter().Bytes("gdf donors 1").Bytes(node.digest().bytes).str(), sources);
 }
 
 Task<absl::Status> GiveState(GivingState giving, net::Stream& stream, checkpoint::OuterStatePtr state) {
