@@ -66,6 +66,7 @@ bool JobTask::IsLead() const { return job_.lead == world_.transport.self(); }
 // An epoch without this node ends the member here, unless it is one from before it was called.
 void JobTask::Update(const state::Job& job) {
   const bool was_member = job_.IsMember(world_.transport.self());
+  const bool others = job.members != job_.members;
   going_back_ = going_back_ || job.rollback != job_.rollback;
   job_ = job;
   if (going_back_) {  // the next start enters the epoch
@@ -73,7 +74,7 @@ void JobTask::Update(const state::Job& job) {
     return;
   }
   if (member_ && (was_member || !IsRecruit())) member_->SetEpoch(EpochOf(job_));
-  LookAfterCheckpoints();
+  if (others) LookAfterCheckpoints();
 }
 
 Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
