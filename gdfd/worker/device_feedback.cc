@@ -62,14 +62,14 @@ class DeviceFeedback : public Feedback {
     const float scale = clips ? static_cast<float>(options_.max_norm / norm) : 1.0f;
     absl::Status encoded;
     GDF_RETURN_IF_ERROR(GuardTorch("packing a delta on the GPU", [&] {
-      EachPiece([&](uint64_t first, uint64_t count) {
-        if (!encoded.ok()) return;
+      encoded = EachPiece([&](uint64_t first, uint64_t count) {
         const at::Tensor u = scale == 1.0f ? Piece(next, first, count) : Piece(next, first, count).mul(scale);
         const at::Tensor part = PackedPiece(HostView(packed), first, count);
         const at::Tensor made = at::empty(part.sizes(), u.options().dtype(at::kByte));
         cuda::DeviceMemory into = MemoryOf<uint8_t>(made);
-        encoded = session_->Encode(*codec_, MemoryOf<float>(u), count, into, {rounding_seed, first});
-        if (encoded.ok()) part.copy_(made);
+        const absl::Status done = session_->Encode(*codec_, MemoryOf<float>(u), count, into, {rounding_seed, first});
+        if (done.ok()) part.copy_(made);
+        return done;
       });
     }));
     GDF_RETURN_IF_ERROR(encoded);
@@ -87,13 +87,12 @@ class DeviceFeedback : public Feedback {
     absl::Status taken;
     if (applied) {
       GDF_RETURN_IF_ERROR(GuardTorch("settling a delta on the GPU", [&] {
-        EachPiece([&](uint64_t first, uint64_t count) {
-          if (!taken.ok()) return;
+        taken = EachPiece([&](uint64_t first, uint64_t count) {
           at::Tensor u = Piece(residual_, first, count);
           if (scale_ != 1.0f) u.mul_(scale_);
           cuda::DeviceMemory into = MemoryOf<float>(u);
           const at::Tensor part = PackedPiece(HostView(absl::MakeSpan(sent_)), first, count).to(u.device());
-          taken = session_->DecodeAccumulate(*codec_, MemoryOf<uint8_t>(part), count, -1.0f, into);
+          return session_->DecodeAccumulate(*codec_, MemoryOf<uint8_t>(part), count, -1.0f, into);
         });
       }));
     }
@@ -128,9 +127,13 @@ class DeviceFeedback : public Feedback {
     const uint64_t at = codec_->PackedSize(first);
     return Piece(packed, at, codec_->PackedSize(first + count) - at);
   }
+  // work(first, count) of each piece, to the first error.
   template <typename Work>
-  void EachPiece(Work work) const {
-    for (uint64_t first = 0; first < range_.count; first += piece_) work(first, std::min(piece_, range_.count - first));
+  absl::Status EachPiece(Work work) const {
+    for (uint64_t first = 0; first < range_.count; first += piece_) {
+      GDF_RETURN_IF_ERROR(work(first, std::min(piece_, range_.count - first)));
+    }
+    return absl::OkStatus();
   }
 
   // beta e + (theta - parameters), and its L2 norm.
@@ -138,12 +141,13 @@ class DeviceFeedback : public Feedback {
     const at::Tensor parameters = Parameters();
     at::Tensor sum = residual_.mul(options_.beta);
     at::Tensor squares = at::zeros({}, sum.options().dtype(at::kDouble));
-    EachPiece([&](uint64_t first, uint64_t count) {
+    for (uint64_t first = 0; first < range_.count; first += piece_) {
+      const uint64_t count = std::min(piece_, range_.count - first);
       const at::Tensor given = HostView(theta.subspan(first, count)).to(sum.device());
       at::Tensor part = Piece(sum, first, count);
       part.add_(given.sub(Piece(parameters, first, count)));
       squares.add_(part.to(at::kDouble).square_().sum());
-    });
+    }
     *norm = std::sqrt(squares.item<double>());
     return sum;
   }
