@@ -13,6 +13,10 @@ namespace gdf::ctl {
 std::vector<const CLI::App*> CommandsOf(const CLI::App& app);
 // The one below `app` of that name; null: there is none.
 const CLI::App* FindCommand(const CLI::App& app, const std::string& name);
+// The option that `word`, "--name" or "--name=value", gives behind the command `at`: its own or one of `root`. Null: none.
+const CLI::Option* FindOption(const CLI::App& root, const CLI::App& at, const std::string& word);
+// Whether the next word is the value of that option.
+bool TakesNextWord(const CLI::Option* option, const std::string& word);
 
 }  // namespace gdf::ctl
 

@@ -95,12 +95,6 @@ struct Place {
   std::string current;             // the word that is being typed, perhaps empty
 };
 
-const CLI::Option* FindOption(const CLI::App& root, const CLI::App& at, const std::string& word) {
-  const std::string name = word.substr(0, word.find('='));
-  const CLI::Option* option = at.get_option_no_throw(name);
-  return option != nullptr ? option : root.get_option_no_throw(name);
-}
-
 // An option of `root` takes effect on the way: it says which daemon is asked.
 Place Walk(CLI::App& root, const std::vector<std::string>& words) {
   Place place{&root, {}, false, words.empty() ? "" : words.back()};
@@ -110,7 +104,7 @@ Place Walk(CLI::App& root, const std::vector<std::string>& words) {
     if (!options_over && word.size() > 1 && word[0] == '-') {
       options_over = word == "--";
       const CLI::Option* option = FindOption(root, *place.at, word);
-      if (option == nullptr || option->get_items_expected_max() == 0 || absl::StrContains(word, "=")) continue;
+      if (!TakesNextWord(option, word)) continue;
       if (++i + 1 == words.size()) {
         place.in_value = true;
       } else if (CLI::Option* own = root.get_option_no_throw(word); own == option) {

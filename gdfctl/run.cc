@@ -31,11 +31,6 @@ void AddGlobals(CLI::App& app, Globals& globals) {
   app.add_flag("-q,--quiet", globals.quiet, "Only data and errors")->group("Output");
 }
 
-bool TakesValue(const CLI::App& app, const std::string& flag) {
-  const CLI::Option* option = app.get_option_no_throw(flag);
-  return option != nullptr && option->get_items_expected_max() > 0;
-}
-
 // What to say of a command line that names no command where one is expected; empty when it names one.
 std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
@@ -43,7 +38,7 @@ std::string CommandProblem(const CLI::App& app, const std::vector<std::string>& 
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (!word.empty() && word.front() == '-') {
-      i += TakesValue(app, word) || TakesValue(*at, word) ? 1 : 0;
+      i += TakesNextWord(FindOption(app, *at, word), word) ? 1 : 0;
       continue;
     }
     const std::vector<const CLI::App*> commands = CommandsOf(*at);
