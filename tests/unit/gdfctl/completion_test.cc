@@ -1,41 +1,17 @@
 // What `gdfctl complete` answers, and that bash understands what it is given to ask with.
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "gdfctl/run.h"
 #include "tests/support/fake_gdfd.h"
+#include "tests/unit/gdfctl/run_command.h"
 
 namespace gdf::ctl {
 namespace {
 
 using testing::FakeGdfd;
 namespace v1 = control::v1;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-};
-
-Outcome RunWith(const std::vector<std::string>& arguments) {
-  std::ostringstream out, err;
-  PosixFileSystem files;
-  const SystemClock clock;
-  Environment environment{.out = out,
-                          .err = err,
-                          .columns = [] { return 80; },
-                          .variable = [](const std::string&) { return std::nullopt; },
-                          .files = files,
-                          .clock = clock,
-                          .zone = absl::UTCTimeZone(),
-                          .ask = nullptr,
-                          .wait = [](absl::Duration) { return true; },
-                          .set_interrupt_notice = [](const std::string&) {}};
-  const int code = Run(arguments, environment);
-  return {code, out.str()};
-}
 
 // The words that may come where `line`, split at blanks, ends.
 std::vector<std::string> After(const std::string& line) {

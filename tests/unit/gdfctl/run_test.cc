@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/fake_gdfd.h"
+#include "tests/unit/gdfctl/run_command.h"
 
 namespace gdf::ctl {
 namespace {
@@ -16,46 +17,6 @@ namespace {
 using nlohmann::json;
 using testing::FakeGdfd;
 namespace v1 = control::v1;
-
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-// A machine without a terminal; `wait` is what every waiting answers.
-Environment EnvironmentOn(std::ostream& out, std::ostream& err, FileSystem& files, const Clock& clock, bool wait) {
-  return {.out = out,
-          .err = err,
-          .columns = [] { return 80; },
-          .variable = [](const std::string&) { return std::nullopt; },
-          .files = files,
-          .clock = clock,
-          .zone = absl::UTCTimeZone(),
-          .ask = nullptr,
-          .wait = [wait](absl::Duration) { return wait; },
-          .set_interrupt_notice = [](const std::string&) {}};
-}
-
-// `answer`: what is typed when asked; null: there is no terminal to ask on.
-Outcome RunWith(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {},
-                const char* answer = nullptr) {
-  std::ostringstream out, err;
-  PosixFileSystem files;
-  const SystemClock clock;
-  Environment environment = EnvironmentOn(out, err, files, clock, /*wait=*/false);
-  environment.variable = [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
-  };
-  if (answer != nullptr) environment.ask = [answer](const std::string&, bool) { return std::string(answer); };
-  const int code = Run(arguments, environment);
-  return {code, out.str(), err.str()};
-}
-
-Outcome RunOn(const FakeGdfd& gdfd, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"--socket", gdfd.socket()});
-  return RunWith(std::move(arguments));
-}
 
 // A job with its text in the daemon's folder.
 std::string WriteJob(const FakeGdfd& gdfd) {
