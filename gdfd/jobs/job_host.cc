@@ -16,7 +16,6 @@ namespace {
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
 // A node that its owner pauses waits so long to be left out by an epoch, after a round has ended.
 constexpr absl::Duration kEpochPatience = absl::Seconds(10);
-constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
 // Results on their way to others at a time. They share what is loaded, one state for each job.
@@ -91,6 +90,7 @@ JobHost::JobHost(JobWorld world, CoordinatorFactory make_coordinator)
   pause_.Load();
   pause_.OnChange([this] {
     wake_.Push(true);
+    for (const auto& [id, task] : jobs_) task->Wake();
     if (on_pause_) on_pause_();
   });
   world_.checkpoints = &checkpoints_;
@@ -141,10 +141,10 @@ Task<void> JobHost::HandOver(JobId id) {
   // A round that does not end within this ends without this node.
   const absl::Duration give_up = now() + 2 * task->round_deadline();
   while (takes_part() && task->progress().round == begun.round && now() < give_up) {
-    co_await Sleep(world_.executor, kLookAgain);
+    co_await task->WaitForChange(give_up - now());
   }
   const absl::Duration left_out = now() + kEpochPatience;
-  while (takes_part() && now() < left_out) co_await Sleep(world_.executor, kLookAgain);
+  while (takes_part() && now() < left_out) co_await task->WaitForChange(left_out - now());
   if (goes_on()) co_await Leave(id);
 }
 

@@ -69,6 +69,7 @@ void JobTask::Update(const state::Job& job) {
   const bool others = job.members != job_.members;
   going_back_ = going_back_ || job.rollback != job_.rollback;
   job_ = job;
+  Wake();
   if (going_back_) {  // the next start enters the epoch
     if (rounds_end_) rounds_end_->Set(absl::CancelledError("rolled back"));
     return;
@@ -85,6 +86,17 @@ Task<bool> JobTask::WaitForEnd(absl::Duration timeout) {
     co_await end.Wait();
   }
   co_return ended_;
+}
+
+Task<void> JobTask::WaitForChange(absl::Duration timeout) {
+  OneShot<bool> change(world_.executor);
+  change.SetAfter(timeout, false);
+  change_waiters_.push_back(change);
+  co_await change.Wait();
+}
+
+void JobTask::Wake() {
+  for (const OneShot<bool>& waiter : std::exchange(change_waiters_, {})) waiter.Set(true);
 }
 
 Task<void> JobTask::Stop() {
@@ -155,6 +167,7 @@ void JobTask::SetEnded() {
   activity_ = "ended";
   ended_ = true;
   for (const OneShot<bool>& waiter : std::exchange(end_waiters_, {})) waiter.Set(true);
+  Wake();
 }
 
 Task<TaskSlots::Slot> JobTask::TakeSlot() {
@@ -360,7 +373,10 @@ Task<absl::Status> JobTask::RunOnce() {
   member_ = std::make_unique<rounds::JobMember>(
       rounds::RoundEnv{job_.id, state::SubmissionDigest(network.id, job_), spec_, world_.executor, world_.pool, world_.transport, *worker_,
                        std::move(loaded), store_, world_.key, *coordinator_, {},
-                       [this] { checkpoints_->Offer(member_->state(), member_->commit()); },
+                       [this] {
+                         checkpoints_->Offer(member_->state(), member_->commit());
+                         Wake();
+                       },
                        [this](Epoch epoch, RoundId newest, std::string why) { return RollBack(epoch, newest, std::move(why)); }});
   GDF_CO_RETURN_IF_ERROR(co_await member_->Start());
   BeginCheckpoints();

@@ -80,6 +80,9 @@ class JobTask {
   Epoch epoch() const { return job_.epoch; }  // that it has heard of last
   // Resumes when it has ended here, or after `timeout`.
   Task<bool> WaitForEnd(absl::Duration timeout);
+  // Resumes when a round is done, the record has changed, it has ended here, somebody calls Wake, or after `timeout`.
+  Task<void> WaitForChange(absl::Duration timeout);
+  void Wake();
 
   // Ends it here whatever it does; resumes when nothing of it writes to the job's folder any more.
   Task<void> Stop();
@@ -139,6 +142,7 @@ class JobTask {
   bool going_back_ = false;  // the job was rolled back: what this node holds is not what it goes on from
   bool ended_ = false;
   std::vector<OneShot<bool>> end_waiters_;
+  std::vector<OneShot<bool>> change_waiters_;
   TaskScope tasks_;
 };
 
