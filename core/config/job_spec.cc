@@ -191,6 +191,7 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Int("model_rounds", r.anomalies.model_rounds);
   w->Int("rollbacks", r.anomalies.rollbacks);
   w->Close();
+  w->Bool("steps_by_speed", r.steps_by_speed);
   w->Int("validate_every", r.validate_every);
   w->Int("validate_batches", r.validate_batches);
   w->Plain("round_deadline", PrintDuration(r.round_deadline));
@@ -289,6 +290,11 @@ RoundSteps StepsOfRound(const JobSpec& spec, int64_t round) {
   const bool last = steps.until == spec.train.steps;
   steps.emit = last ? steps.until : steps.until - spec.rounds.delay_steps;
   return steps;
+}
+
+RoundSteps FirstOf(const RoundSteps& whole, int64_t steps) {
+  const int64_t delay = (whole.until - whole.emit) * steps / (whole.until - whole.from);
+  return {whole.from, whole.from + steps - delay, whole.from + steps};
 }
 
 bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds) {

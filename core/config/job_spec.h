@@ -133,6 +133,7 @@ struct RoundsSpec {
   double error_feedback_beta = 1;  // (0, 1]; 1 with kNesterov
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
   AnomaliesSpec anomalies;
+  bool steps_by_speed = false;     // slower nodes take fewer of a round's steps
   int64_t validate_every = 1;      // rounds; also after the last
   int64_t validate_batches = 100;  // of batch_size sequences; 0: the whole held-out part
   absl::Duration round_deadline = absl::Minutes(30);  // start to commit; late nodes are left out
@@ -227,6 +228,9 @@ struct RoundSteps {
   int64_t until = 0;
 };
 RoundSteps StepsOfRound(const JobSpec& spec, int64_t round);  // round: from 0, below NumRounds
+
+// The first `steps`, at least 1, of a round's, with the delay in proportion: what a slower node takes of it.
+RoundSteps FirstOf(const RoundSteps& whole, int64_t steps);
 
 // Whether what `rounds` rounds have made is kept as a checkpoint.
 bool KeepsCheckpoint(const JobSpec& spec, uint64_t rounds);

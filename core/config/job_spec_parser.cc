@@ -344,6 +344,7 @@ class JobParser {
     ReadErrorFeedback();
     rounds_.Number("clip_delta_norm", Need::kOptional, {0, 1e6}, &r.clip_delta_norm);
     ReadAnomalies(rounds_.Map("anomalies", Need::kOptional));
+    rounds_.Bool("steps_by_speed", Need::kOptional, &r.steps_by_speed);
     r.validate_every = r.fragments;
     rounds_.Int("validate_every", Need::kOptional, {1, kMaxSteps}, &r.validate_every);
     rounds_.Int("validate_batches", Need::kOptional, {0, kMaxSteps}, &r.validate_batches);

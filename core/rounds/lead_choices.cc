@@ -15,6 +15,9 @@
 namespace gdf::rounds {
 
 void RoundLead::Learn(const Trained& trained, const Combined& combined) {
+  for (const auto& [node, report] : trained.reports) {
+    if (report.refused.empty()) member_.step_shares().Learn(node, report.steps, report.train_seconds);
+  }
   for (const auto& [node, prepared] : combined.prepared) {
     const auto report = trained.reports.find(node);
     const double packing = report == trained.reports.end() ? 0 : report->second.compress_seconds;

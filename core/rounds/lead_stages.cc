@@ -28,7 +28,8 @@ Task<absl::StatusOr<RoundLead::Trained>> RoundLead::Train() {
   GDF_CO_RETURN_IF_ERROR(CheckMajority());
   const std::vector<NodeId> nodes = Alive();
   std::vector<Task<Reply>> asking;
-  for (const NodeId& node : nodes) asking.push_back(TrainOn(node));
+  const std::vector<int64_t> steps = DealSteps(nodes);
+  for (size_t i = 0; i < nodes.size(); ++i) asking.push_back(TrainOn(nodes[i], steps[i]));
   std::vector<Reply> replies = co_await WhenAll(env_.executor, std::move(asking));
   Trained trained;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -75,14 +76,20 @@ void RoundLead::Strike(const NodeId& node, const std::string& why) {
   if (often) at_fault_[node] = *std::move(often);
 }
 
-Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node) {
+std::vector<int64_t> RoundLead::DealSteps(absl::Span<const NodeId> nodes) const {
+  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
+  const int64_t whole = steps.until - steps.from;
+  return env_.spec.rounds.steps_by_speed ? member_.step_shares().Deal(nodes, whole) : std::vector<int64_t>(nodes.size(), whole);
+}
+
+Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node, int64_t num_steps) {
   wire::RoundPlan plan;
   plan.tag = Tag();
   plan.start_theta = position_.theta;
   plan.seed = env_.spec.train.seed;
   const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
   plan.from_step = static_cast<uint64_t>(steps.from);
-  plan.until_step = static_cast<uint64_t>(steps.until);
+  plan.until_step = static_cast<uint64_t>(steps.from + num_steps);
   plan.member_index = static_cast<uint32_t>(
       std::find(epoch_.members.begin(), epoch_.members.end(), node) - epoch_.members.begin());
   plan.num_members = static_cast<uint32_t>(epoch_.members.size());

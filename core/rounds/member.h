@@ -20,6 +20,7 @@
 #include "core/schedule/anomalies.h"
 #include "core/schedule/exchange_tuner.h"
 #include "core/schedule/sites.h"
+#include "core/schedule/step_shares.h"
 #include "core/train/fragments.h"
 
 namespace gdf::rounds {
@@ -30,6 +31,7 @@ class RoundLead;
 struct Training {
   RoundId round;
   Digest start_theta;
+  config::RoundSteps steps;   // this node's
   absl::Duration begun;
   bool slow = false;          // and the coordinators were told
   bool finished = false;
@@ -84,6 +86,7 @@ class JobMember::Impl {
   schedule::ExchangeTuner& tuner() { return tuner_; }
   schedule::Sites& sites() { return sites_; }
   schedule::Anomalies& anomalies() { return anomalies_; }
+  schedule::StepShares& step_shares() { return step_shares_; }
   const compress::Codec& codec(uint32_t index) const { return *codecs_[index]; }
   // How long this node trained for a round last; infinite before the first.
   absl::Duration training_time() const { return training_time_; }
@@ -179,6 +182,7 @@ class JobMember::Impl {
   schedule::ExchangeTuner tuner_;
   schedule::Sites sites_;
   schedule::Anomalies anomalies_;
+  schedule::StepShares step_shares_;
 
   checkpoint::OuterStatePtr state_;        // θ_t, committed
   std::optional<wire::Commit> commit_;     // of state_; none for θ_0

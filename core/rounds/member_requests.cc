@@ -187,8 +187,9 @@ absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
   }
   const int64_t round = static_cast<int64_t>(plan.tag.round.value);
   const config::RoundSteps steps = config::StepsOfRound(env_.spec, round);
+  const bool fewer = env_.spec.rounds.steps_by_speed && plan.from_step < plan.until_step && plan.until_step < static_cast<uint64_t>(steps.until);
   if (round >= config::NumRounds(env_.spec) || plan.from_step != static_cast<uint64_t>(steps.from) ||
-      plan.until_step != static_cast<uint64_t>(steps.until)) {
+      (plan.until_step != static_cast<uint64_t>(steps.until) && !fewer)) {
     return absl::InvalidArgumentError(absl::StrCat("the plan's steps ", plan.from_step, " to ", plan.until_step,
                                                    " are not those of round ", round, " of the job"));
   }
@@ -220,6 +221,8 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnPlan(wire::RoundPlan p
     training_ = std::make_shared<Training>();
     training_->round = plan.tag.round;
     training_->start_theta = plan.start_theta;
+    training_->steps = config::FirstOf(config::StepsOfRound(env_.spec, static_cast<int64_t>(plan.tag.round.value)),
+                                       static_cast<int64_t>(plan.until_step - plan.from_step));
     training_->codec = plan.codec;
     training_->begun = env_.executor.clock().Monotonic();
     scope_.Spawn(Train(training_, plan));

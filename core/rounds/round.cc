@@ -118,7 +118,7 @@ Task<void> JobMember::Impl::Train(std::shared_ptr<Training> training, wire::Roun
 
 // The round's last steps, during its exchange. A worker that diverges in them gives up what it has beside θ.
 Task<absl::Status> JobMember::Impl::TakeDelayedSteps(Training& training) {
-  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(training.round.value));
+  const config::RoundSteps& steps = training.steps;
   training.goes_on = steps.emit == steps.until;
   if (training.goes_on) co_return absl::OkStatus();
   train::RunRequest run;
@@ -154,11 +154,11 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   }
   const absl::Status applied = co_await ApplyToWorker();
   GDF_CO_RETURN_IF_ERROR(applied);
-  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(plan.tag.round.value));
   train::RunRequest run;
-  run.from_step = steps.from;
-  run.until_step = steps.emit;
-  run.claim_until_step = steps.until;
+  run.from_step = training.steps.from;
+  run.until_step = training.steps.emit;
+  // As far as everybody's data of this round goes: what a slower node does not come to is nobody else's either.
+  run.claim_until_step = config::StepsOfRound(env_.spec, static_cast<int64_t>(plan.tag.round.value)).until;
   run.stream = train::DataStream{plan.member_index, plan.num_members, {plan.cursor.epoch, plan.cursor.position}};
   absl::StatusOr<train::RunResult> ran = co_await RunWorker(std::move(run));
   if (absl::IsDataLoss(ran.status())) {

@@ -75,7 +75,10 @@ class RoundLead {
 
   // lead_stages.cc
   Task<absl::StatusOr<Trained>> Train();
-  Task<Reply> TrainOn(NodeId node);
+  // `num_steps`: of this round's, the first that the node takes.
+  Task<Reply> TrainOn(NodeId node, int64_t num_steps);
+  // By member: all of the round's, or fewer for slower ones.
+  std::vector<int64_t> DealSteps(absl::Span<const NodeId> nodes) const;
   // Notes which deltas are wrong: the mean is to be without them.
   void LeaveOut(Trained& trained);
   // `node` is at fault in this round.

@@ -193,6 +193,20 @@ TEST_CASE("defaults that follow from other keys") {
   CHECK(llama.nodes.gpu_memory_bytes == uint64_t{16} << 30);
 }
 
+TEST_CASE("a slower node takes the first steps of a round, and of its delay as large a share") {
+  const RoundSteps whole{100, 140, 150};
+  const auto check = [&](int64_t steps, RoundSteps expected) {
+    const RoundSteps taken = FirstOf(whole, steps);
+    CHECK(taken.from == expected.from);
+    CHECK(taken.emit == expected.emit);
+    CHECK(taken.until == expected.until);
+  };
+  check(50, whole);
+  check(25, {100, 120, 125});
+  check(16, {100, 113, 116});
+  check(1, {100, 101, 101});
+}
+
 TEST_CASE("any text survives the canonical form") {
   JobSpec spec = Example("jsonl.yaml");
   for (const std::string& text :

@@ -1,0 +1,106 @@
+// Nodes that are slower than others, and what a job has them do.
+#include <catch2/catch.hpp>
+
+#include "tests/sim/sim_job.h"
+
+namespace gdf::sim {
+namespace {
+
+constexpr uint64_t kTokens = 32;  // of a step
+constexpr int kSlow = 3;
+
+JobOptions Slow() {
+  JobOptions options;
+  options.rounds = 6;
+  options.inner_steps = 24;
+  options.num_params = 300;
+  return options;
+}
+
+wire::Receipt ReceiptOf(SimJob& job, uint64_t round) {
+  return job.Committed(0).at(RoundId{round + 1}).commit->receipt;
+}
+
+uint64_t TokensOf(const wire::Receipt& receipt, const NodeId& node) {
+  for (const wire::Contribution& c : receipt.contributions) {
+    if (c.node == node) return c.tokens;
+  }
+  return 0;
+}
+
+// With one node three times slower; the time that the job took.
+absl::Duration Run(SimJob& job) {
+  job.set_step_time(kSlow, 3 * SimWorkerOptions{}.step_time);
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  INFO(job.reason());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");  // the weighted means of what they packed among it
+  return job.executor().Monotonic();
+}
+
+TEST_CASE("a node three times slower takes a third of the steps, and nobody waits for it; its weight is what it trained on") {
+  JobOptions options = Slow();
+  SECTION("whole rounds") {}
+  SECTION("with a delay") {
+    options.num_params = 9001;
+    options.fragments = 2;
+    options.delay_steps = 6;
+  }
+  SimJob waits(81, options);
+  const absl::Duration waited = Run(waits);
+  options.steps_by_speed = true;
+  SimJob job(81, options);
+  const absl::Duration took = Run(job);
+  const uint64_t whole = 24 * kTokens;
+  const bool delays = options.delay_steps > 0;
+  for (uint64_t round = 0; round < 6; ++round) {
+    const wire::Receipt receipt = ReceiptOf(job, round);
+    INFO("round " << round);
+    REQUIRE(receipt.contributions.size() == 4);
+    // Every member's data goes as far as that of who took all steps.
+    CHECK(receipt.result.cursor.position == static_cast<int64_t>(round + 1) * 24 * 4);
+    if (delays && (round == 0 || round == 5)) continue;  // what the delay trained on is reported a round later
+    for (int node = 0; node < 4; ++node) {
+      const uint64_t tokens = TokensOf(receipt, job.id(node));
+      if (node != kSlow) CHECK((delays || tokens == whole));
+      if (node == kSlow && round > 1) CHECK((tokens >= 6 * kTokens && tokens <= 10 * kTokens));
+      if (node == kSlow && round == 0) CHECK(tokens == whole);  // nothing is known of it yet
+    }
+  }
+  // 6 rounds at the slow node's pace, and 1 at its and 5 at the others'.
+  CHECK(took < 0.6 * waited);
+}
+
+TEST_CASE("as soon as a slow node is as fast as the others it takes all steps again") {
+  JobOptions options = Slow();
+  options.rounds = 12;
+  options.steps_by_speed = true;
+  SimJob job(82, options);
+  job.set_on_report([&job](const wire::ReportJob& report) {
+    if (report.round != RoundId{2}) return;
+    job.set_step_time(kSlow, SimWorkerOptions{}.step_time);
+    job.executor().Post([&job] { job.Crash(kSlow), job.Restart(kSlow); });
+  });
+  Run(job);
+  CHECK(TokensOf(ReceiptOf(job, 2), job.id(kSlow)) < 12 * kTokens);
+  CHECK(TokensOf(ReceiptOf(job, 11), job.id(kSlow)) > 20 * kTokens);
+}
+
+TEST_CASE("a round whose deadline has passed with the minimum reached does not wait for a node that hangs") {
+  const int hung = GENERATE(3, 0);
+  JobOptions options = Slow();
+  options.round_deadline = absl::Seconds(30);
+  SimJob job(83, options);
+  job.set_step_time(hung, absl::Hours(10));  // its process answers, its worker does not come to an end
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.Violations() == "");
+  CHECK_FALSE(job.epoch().Has(job.id(hung)));
+  // 24 steps are 3 to 4 s: one round that waits for its deadline, and all of them once.
+  CHECK(job.executor().Monotonic() < absl::Seconds(30 + 6 * 5 + 15));
+}
+
+}  // namespace
+}  // namespace gdf::sim
