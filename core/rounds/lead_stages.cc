@@ -147,7 +147,9 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
   }
   for (const NodeId& node : nodes) start.members.push_back({node, 0});
   start.codec = Codec();
-  for (const auto& [node, why] : trained.left_out) start.left_out.push_back(node);
+  for (const auto& [node, report] : trained.reports) {
+    if (report.at_fault || trained.left_out.count(node) > 0) start.left_out.push_back(node);
+  }
   start.sites = SitesOf(nodes);
   TellSites(nodes, start.sites);
   if (start.sites.empty()) start.shares = member_.tuner().DealShares(nodes);

@@ -172,6 +172,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   const double mean_loss = totals.steps > 0 ? totals.loss / static_cast<double>(totals.steps) : 0;
   if (!IsUsable(mean_loss)) {
     report.refused = absl::StrCat("the mean loss ", mean_loss, " is not a usable number");
+    report.at_fault = true;
     report.cursor = plan.cursor;
     co_return absl::OkStatus();
   }
@@ -199,6 +200,7 @@ Task<absl::Status> JobMember::Impl::TrainSteps(Training& training, wire::RoundPl
   GDF_CO_RETURN_IF_ERROR(CheckPacked(*codecs_[training.codec], emit, *emitted));
   if (!IsUsable(emitted->norm)) {
     report.refused = absl::StrCat("the delta's norm ", emitted->norm, " is not a usable number");
+    report.at_fault = true;
     co_return absl::OkStatus();
   }
   report.delta_norm = emitted->norm;

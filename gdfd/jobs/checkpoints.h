@@ -39,7 +39,8 @@ struct CheckpointList {
   std::vector<std::string> passed_over;     // records of this node that are damaged or not this job's
 };
 
-// The newest of at least `from` and at most `until` rounds; of several of one number, what was committed last. Null: none.
+// The newest of at least `from` and at most `until` rounds that somebody holds; of several of one number, what was committed
+// last. Null: none.
 const checkpoint::Version* NewestOf(const CheckpointList& list, RoundId from, RoundId until);
 
 // What of one checkpoint is on this node, after repairs.

@@ -51,6 +51,17 @@ TEST_CASE("a delta far longer than the others' is left out, and does not come wi
   CHECK(job.HasEvent("round 2 is without the delta of node " + job.id(2).Short() + ": the norm of its delta, "));
 }
 
+TEST_CASE("a delta of a norm that no message can carry is left out as well, and does not come with the next one") {
+  SimJob job(70, Rounds(4));
+  job.set_worker_trouble(2, {.delta_times = [](RoundId round) { return round.value == 1 ? 1e32f : 1.0f; }});
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CheckSucceeded(job);
+  CHECK_FALSE(ReceiptOf(job, 0, 1).Contributed(job.id(2)));
+  CHECK(ReceiptOf(job, 0, 2).contributions.size() == 4);
+  CHECK(job.HasEvent("round 2 is without the delta of node " + job.id(2).Short() + ": the delta's norm "));
+}
+
 TEST_CASE("of two nodes the one whose delta is far longer than its own before is left out") {
   JobOptions options = Rounds(8);
   options.nodes = 2;
