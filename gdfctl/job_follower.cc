@@ -22,6 +22,7 @@ JobFollower::~JobFollower() {
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
+    stopped_.Signal();
     if (watch_ != nullptr) watch_->Cancel();
   }
   thread_.join();
@@ -31,7 +32,7 @@ JobFollower::Item JobFollower::Next(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !items_.empty(); };
   Item item;
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&ready), timeout)) {
+  if (!arrived_.Await(&mutex_, timeout, ready)) {
     item.timed_out = true;
     return item;
   }
@@ -43,6 +44,7 @@ JobFollower::Item JobFollower::Next(absl::Duration timeout) {
 void JobFollower::Push(Item item) {
   absl::MutexLock lock(&mutex_);
   items_.push_back(std::move(item));
+  arrived_.Signal();
 }
 
 bool JobFollower::IsNew(const control::JobUpdate& update) {
@@ -94,7 +96,8 @@ void JobFollower::Run() {
     }
     if (clock.Monotonic() - gone_since > kReconnectFor) return Push({.end = end});
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause)) return;
+    const auto stopped = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_; };
+    if (stopped_.Await(&mutex_, pause, stopped)) return;
     pause = std::min(2 * pause, kLongestPause);
   }
 }

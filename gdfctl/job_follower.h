@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/monotonic_cond_var.h"
 #include "core/control/client.h"
 
 namespace gdf::ctl {
@@ -50,6 +51,7 @@ class JobFollower {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   control::JobWatch* watch_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::deque<Item> items_ ABSL_GUARDED_BY(mutex_);
+  MonotonicCondVar arrived_, stopped_;
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/base/monotonic_cond_var.h"
 
 namespace gdf {
 
@@ -71,7 +72,7 @@ class LoopExecutor final : public Executor {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Function> ready_ ABSL_GUARDED_BY(mutex_);
   TimerQueue timers_ ABSL_GUARDED_BY(mutex_);
-  absl::CondVar wake_;
+  MonotonicCondVar wake_;
 };
 
 // Simulated time: runs what is ready, then jumps to the next timer. One thread; same calls, same history.

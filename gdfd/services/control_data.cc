@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/encoding.h"
+#include "core/base/monotonic_cond_var.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/export.h"
 #include "gdfd/services/control_service.h"
@@ -130,15 +131,17 @@ class Sampling {
     absl::MutexLock lock(&sampling->mutex_);
     sampling->result_ = std::move(result);
     sampling->done_ = true;
+    sampling->changed_.Signal();
   }
   void Append(std::string_view text) {
     absl::MutexLock lock(&mutex_);
     text_.append(text);
+    changed_.Signal();
   }
   // What is new, after waiting for it for a while; why there is no more.
   absl::Status Take(v1::GeneratePiece* piece) {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &Sampling::Ready), kWatchPause);
+    changed_.Await(&mutex_, kWatchPause, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_ || !text_.empty(); });
     piece->set_text(std::exchange(text_, {}));
     piece->set_finished(done_);
     if (!done_) return absl::OkStatus();
@@ -157,11 +160,11 @@ class Sampling {
         co_await sampler->worker->Generate(std::move(generate));
     co_return result;
   }
-  bool Ready() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_ || !text_.empty(); }
 
   absl::Mutex mutex_;
   std::string text_ ABSL_GUARDED_BY(mutex_);
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  MonotonicCondVar changed_;
   absl::StatusOr<train::GenerateResult> result_ ABSL_GUARDED_BY(mutex_);
 };
 

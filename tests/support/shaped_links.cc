@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -91,7 +90,7 @@ absl::Status ShapeUpload(double bits_per_sec) {
 // kernel would still cut (TSO): it counts as what it would be cut to, unless single packets are to be lost.
 class ShapedLinks::Router {
  public:
-  Router(const std::vector<Node>& nodes, const LinkShape& shape, const std::atomic<bool>& stop)
+  Router(const std::deque<Node>& nodes, const LinkShape& shape, const std::atomic<bool>& stop)
       : nodes_(nodes), shape_(shape), stop_(stop), downloads_(nodes.size()), lose_(shape.loss) {
     const auto nanoseconds = absl::ToInt64Nanoseconds(shape.rtt / 2);
     delay_ = std::chrono::nanoseconds(nanoseconds);
@@ -106,8 +105,8 @@ class ShapedLinks::Router {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
       const timespec timeout{seconds.count(), (wait - seconds).count()};
       if (ppoll(polls.data(), polls.size(), &timeout, nullptr) <= 0) continue;
-      for (const pollfd& ready : polls) {
-        for (int i = 0; (ready.revents & POLLIN) != 0 && i < kPacketsPerTurn && Take(ready.fd); ++i) {
+      for (size_t from = 0; from < polls.size(); ++from) {
+        for (int i = 0; (polls[from].revents & POLLIN) != 0 && i < kPacketsPerTurn && Take(from); ++i) {
         }
       }
     }
@@ -126,12 +125,12 @@ class ShapedLinks::Router {
   };
 
   // False when there is none.
-  bool Take(int tun) {
-    const ssize_t size = read(tun, scratch_.data(), scratch_.size());
+  bool Take(size_t from) {
+    const ssize_t size = read(nodes_[from].tun, scratch_.data(), scratch_.size());
     if (size < static_cast<ssize_t>(sizeof(VirtioHeader) + sizeof(in_addr) * 5)) return size >= 0;
     const uint8_t* ip = scratch_.data() + sizeof(VirtioHeader);
     const size_t node = ip[19] - size_t{1};  // the last byte of its destination's address
-    if (ip[0] >> 4 != 4 || node >= nodes_.size() || lose_(random_)) return true;
+    if (ip[0] >> 4 != 4 || node >= nodes_.size() || nodes_[from].cut || nodes_[node].cut || lose_(random_)) return true;
     Download& download = downloads_[node];
     const Clock::time_point arrival = Clock::now() + delay_;
     const Clock::time_point begin = std::max(arrival, download.free);
@@ -169,7 +168,7 @@ class ShapedLinks::Router {
     return wait;
   }
 
-  const std::vector<Node>& nodes_;
+  const std::deque<Node>& nodes_;
   const LinkShape shape_;
   const std::atomic<bool>& stop_;
   Clock::duration delay_;
@@ -178,6 +177,10 @@ class ShapedLinks::Router {
   std::mt19937_64 random_{1};
   std::bernoulli_distribution lose_;
 };
+
+std::string ShapedLinks::NamespacePath(int node) const {
+  return absl::StrCat("/proc/", getpid(), "/fd/", nodes_[static_cast<size_t>(node)].name_space);
+}
 
 std::string ShapedLinks::Address(int node) { return absl::StrCat("10.0.0.", node + 1); }
 

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -39,11 +40,16 @@ class ShapedLinks {
   // IPv4, without a port.
   static std::string Address(int node);
   void Start();
+  // A node that is cut off neither sends nor receives: its packets vanish, as behind a router that died. Any thread.
+  void Cut(int node, bool cut) { nodes_[static_cast<size_t>(node)].cut = cut; }
+  // A file that other programs enter the node's namespace by, such as `nsenter --net=PATH`, while this process runs.
+  std::string NamespacePath(int node) const;
 
  private:
   struct Node {
     int name_space = -1;
     int tun = -1;
+    std::atomic<bool> cut = false;
   };
   class Router;
 
@@ -51,7 +57,7 @@ class ShapedLinks {
   absl::Status AddNode();
 
   const LinkShape shape_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
   std::atomic<bool> stop_ = false;
   std::thread router_;
 };
