@@ -13,9 +13,12 @@ namespace {
 
 // Log entries in one message; the transport's own limit is a little above 1 MiB.
 constexpr size_t kUpdateBytes = size_t{512} << 10;
-// A watcher that is told nothing else hears this often who is online, so that a lost peer event
-// heals.
+// How often it is looked who is online, so that a lost peer event heals.
 constexpr absl::Duration kPresenceInterval = absl::Seconds(30);
+// To all members together, where there are more than a few: what happens faster is told together, so that a large network costs its
+// coordinator more bytes but no more messages.
+constexpr double kUpdatesPerSec = 10'000;
+constexpr size_t kFewMembers = 32;
 // Without a leader: longer than it takes to choose one, soon enough for members to find a coordinator that hears one.
 constexpr absl::Duration kStrandedAfter = absl::Seconds(10);
 constexpr absl::Duration kWatchCallTimeout = absl::Seconds(10);
@@ -32,8 +35,8 @@ absl::Status Stranded() {
 }  // namespace
 
 Coordinator::Coordinator(net::Transport& transport, state::State& state, consensus::Replica& replica)
-    : transport_(transport), state_(state), replica_(replica), tasks_(transport.executor()) {
-  state_watcher_ = state_.AddWatcher([this](uint64_t) { Wake(OnlineChanged()); });
+    : transport_(transport), state_(state), replica_(replica), presence_(transport, state), tasks_(transport.executor()) {
+  state_watcher_ = state_.AddWatcher([this](uint64_t) { TellSoon(); });
   net::MethodOptions watch;
   watch.max_concurrent_per_peer = kMaxWatchStreamsPerPeer;
   net::MethodOptions open;
@@ -52,8 +55,12 @@ Coordinator::Coordinator(net::Transport& transport, state::State& state, consens
       },
       watch));
   registrations_.push_back(
-      transport_.WatchPeers([this](NodeId, bool, const absl::Status&) { Wake(OnlineChanged()); }));
+      transport_.WatchPeers([this](NodeId peer, bool up, const absl::Status&) {
+        presence_.PeerChanged(peer, up);
+        TellSoon();
+      }));
   tasks_.Spawn(EndWatchesWhenStranded());
+  tasks_.Spawn(RecheckPresence());
 }
 
 Coordinator::~Coordinator() {
@@ -69,31 +76,45 @@ Task<void> Coordinator::EndWatchesWhenStranded() {
     if (!stranded()) continue;
     for (Watcher& watcher : watchers_) {
       watcher.stream.Cancel(Stranded());
-      watcher.wake.Push(true);
+      watcher.wake.Push(false);
     }
   }
 }
 
-std::vector<NodeId> Coordinator::Online() const {
-  std::vector<NodeId> online;
-  for (const NodeId& peer : transport_.Peers()) {
-    if (state_.CheckMember(peer, trust::Operation::kReadState).ok()) online.push_back(peer);
+Task<void> Coordinator::RecheckPresence() {
+  while (true) {
+    co_await Sleep(transport_.executor(), kPresenceInterval);
+    presence_.Recheck();
+    if (announced_ != presence_.version()) TellSoon();
   }
-  online.insert(std::upper_bound(online.begin(), online.end(), transport_.self()),
-                transport_.self());
-  return online;
 }
 
-// A node that joins is connected before it is a member, one that is put out for a while after.
-bool Coordinator::OnlineChanged() {
-  std::vector<NodeId> online = Online();
-  if (online == online_) return false;
-  online_ = std::move(online);
-  return true;
+void Coordinator::TellSoon() {
+  if (telling_) return;
+  const absl::Duration now = transport_.executor().clock().Monotonic();
+  if (now >= tell_from_) return TellNow();
+  telling_ = true;
+  tasks_.Spawn(TellAfter(tell_from_ - now));
 }
 
-void Coordinator::Wake(bool presence) {
-  for (Watcher& watcher : watchers_) watcher.wake.Push(presence);
+Task<void> Coordinator::TellAfter(absl::Duration delay) {
+  co_await Sleep(transport_.executor(), delay);
+  telling_ = false;
+  TellNow();
+}
+
+void Coordinator::TellNow() {
+  // A node that joins is connected before it is a member, one that is put out for a while after.
+  if (std::exchange(members_since_, state_.members_since()) != state_.members_since()) presence_.Recheck();
+  announced_ = presence_.version();
+  if (watchers_.size() > kFewMembers) {
+    tell_from_ = transport_.executor().clock().Monotonic() + absl::Seconds(static_cast<double>(watchers_.size()) / kUpdatesPerSec);
+  }
+  Wake();
+}
+
+void Coordinator::Wake() {
+  for (Watcher& watcher : watchers_) watcher.wake.Push(true);
 }
 
 void Coordinator::MakeRoom(const NodeId& peer) {
@@ -101,7 +122,7 @@ void Coordinator::MakeRoom(const NodeId& peer) {
   for (auto it = watchers_.rbegin(); it != watchers_.rend(); ++it) {
     if (it->peer != peer || ++newer < kMaxWatchesPerPeer) continue;
     it->stream.Cancel(absl::AbortedError("a newer watch of this node takes its place"));
-    it->wake.Push(true);
+    it->wake.Push(false);
   }
 }
 
@@ -189,38 +210,47 @@ Task<void> Coordinator::ServeWatch(NodeId peer, std::unique_ptr<net::Stream> str
   if (!ended.ok()) stream->Cancel(ended);
 }
 
-// Whether it is (also) about who is online.
-Task<bool> Coordinator::WaitForNews(Watcher& watcher) {
-  const std::optional<bool> woken = co_await watcher.wake.Pop(kPresenceInterval);
-  bool presence = !woken || *woken;
-  while (!watcher.wake.empty()) {
-    const std::optional<bool> more = co_await watcher.wake.Pop();
-    presence = presence || (more && *more);
+bool Coordinator::PresenceIsNews(const Told& told) const {
+  return !told.presence || *told.presence < announced_ || told.leader != replica_.leader();
+}
+
+absl::Status Coordinator::MakeUpdate(const Told& told) {
+  const bool presence = PresenceIsNews(told);
+  const uint64_t tip = state_.last_applied();
+  const bool made = update_.before == told && update_.tip == tip &&
+                    (!presence || (update_.after.presence == presence_.version() && update_.after.leader == replica_.leader()));
+  if (made) return absl::OkStatus();
+  wire::WatchUpdate update;
+  Told after = told;
+  // Who is online goes in messages of its own: together with entries it could exceed one.
+  if (presence) {
+    presence_.Tell(told.presence, update);
+    update.leader = replica_.leader();
+    after.presence = presence_.version();
+    after.leader = update.leader;
+  } else {
+    GDF_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries, state_.LogEntries(told.next, kUpdateBytes));
+    for (state::LogEntry& entry : entries) {
+      if (update.entries.size() == wire::kMaxEntriesPerUpdate) break;
+      after.next = entry.index + 1;
+      update.entries.push_back({entry.index, std::move(entry.command)});
+    }
   }
-  co_return presence;
+  GDF_ASSIGN_OR_RETURN(update.log_digest, state_.LogDigest(after.next - 1));
+  update_ = {told, after, tip, Buffer(wire::Encode(update))};
+  return absl::OkStatus();
 }
 
 Task<absl::Status> Coordinator::StreamLog(net::Stream& stream, Watcher& watcher, uint64_t next) {
-  bool presence = true;
+  Told told{next, std::nullopt, std::nullopt};
   while (true) {
-    while (!presence && next > state_.last_applied()) presence = co_await WaitForNews(watcher);
-    // Who is online goes in messages of its own: together with entries it could exceed one.
-    wire::WatchUpdate update;
-    if (presence) {
-      update.online = Online();
-      update.leader = replica_.leader();
-    } else {
-      GDF_CO_ASSIGN_OR_RETURN(std::vector<state::LogEntry> entries,
-                              state_.LogEntries(next, kUpdateBytes));
-      for (state::LogEntry& entry : entries) {
-        if (update.entries.size() == wire::kMaxEntriesPerUpdate) break;
-        next = entry.index + 1;
-        update.entries.push_back({entry.index, std::move(entry.command)});
-      }
+    while (!PresenceIsNews(told) && told.next > state_.last_applied()) {
+      const std::optional<bool> news = co_await watcher.wake.Pop();
+      if (news == false) co_return absl::OkStatus();
     }
-    presence = false;
-    GDF_CO_ASSIGN_OR_RETURN(update.log_digest, state_.LogDigest(next - 1));
-    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(Buffer(wire::Encode(update))));
+    GDF_CO_RETURN_IF_ERROR(MakeUpdate(told));
+    told = update_.after;
+    GDF_CO_RETURN_IF_ERROR(co_await stream.Send(update_.bytes));
   }
 }
 

@@ -91,28 +91,31 @@ std::vector<NodeId> Membership::Coordinators() {
 void Membership::OnApplied(uint64_t) {
   if (joining_ && env_.state.CheckMember(env_.transport.self(), trust::Operation::kReadState).ok())
     joining_.reset();
-  absl::StatusOr<std::vector<state::Member>> members = env_.state.members();
-  if (members.ok() && !joining_) {
-    std::vector<NodeId> relays;
-    for (const state::Member& member : *members) {
-      if (member.id == env_.transport.self()) continue;
-      const bool active = member.status == state::MemberStatus::kActive;
-      if (active && member.profile.relay) relays.push_back(member.id);
-      env_.transport.SetAddresses(member.id,
-                                  active ? member.profile.addresses : std::vector<std::string>{});
-    }
-    env_.transport.SetRelays(std::move(relays));
-  }
+  if (!joining_ && members_since_ != env_.state.members_since()) OnMembersChanged();
   if (role_since_ != 0 && env_.state.coordinators_since() != role_since_) {
     role_since_ = 0;
     tasks_.Spawn(TakeRoleSoon());
   }
+  for (const OneShot<bool>& waiter : std::exchange(applied_waiters_, {})) waiter.Set(true);
+}
+
+void Membership::OnMembersChanged() {
+  absl::StatusOr<std::vector<state::Member>> members = env_.state.members();
+  if (!members.ok()) return;
+  members_since_ = env_.state.members_since();
+  std::vector<NodeId> relays;
+  for (const state::Member& member : *members) {
+    if (member.id == env_.transport.self()) continue;
+    const bool active = member.status == state::MemberStatus::kActive;
+    if (active && member.profile.relay) relays.push_back(member.id);
+    env_.transport.SetAddresses(member.id, active ? member.profile.addresses : std::vector<std::string>{});
+  }
+  env_.transport.SetRelays(std::move(relays));
   if (!coordinator_) {
     env_.transport.RecheckAdmission();
   } else if (!std::exchange(recheck_pending_, true)) {
     tasks_.Spawn(RecheckSoon());
   }
-  for (const OneShot<bool>& waiter : std::exchange(applied_waiters_, {})) waiter.Set(true);
 }
 
 void Membership::OnPeerUp(const NodeId& peer) {
@@ -405,8 +408,18 @@ absl::Status Membership::Apply(std::string_view update_bytes) {
   }
   if (update.online) {
     online_ = *std::move(update.online);
-    leader_ = update.leader;
+    std::ranges::sort(online_);
   }
+  if (update.changes) {
+    std::vector<NodeId> online = std::move(update.changes->came);
+    online.insert(online.end(), online_.begin(), online_.end());
+    std::ranges::sort(online);
+    online.erase(std::unique(online.begin(), online.end()), online.end());
+    std::ranges::sort(update.changes->left);
+    std::erase_if(online, [&](const NodeId& id) { return std::ranges::binary_search(update.changes->left, id); });
+    online_ = std::move(online);
+  }
+  if (update.online || update.changes) leader_ = update.leader;
   return absl::OkStatus();
 }
 
@@ -532,13 +545,8 @@ Task<absl::StatusOr<wire::CommandResult>> Membership::ProposeChecked(
   co_return result;
 }
 
-std::vector<NodeId> Membership::Online() const {
-  return coordinator_ ? coordinator_->Online() : online_;
-}
-
 bool Membership::IsOnline(const NodeId& id) const {
-  const std::vector<NodeId> online = Online();
-  return std::find(online.begin(), online.end(), id) != online.end();
+  return std::ranges::binary_search(Online(), id);
 }
 
 }  // namespace gdf::membership

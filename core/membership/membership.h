@@ -106,13 +106,15 @@ class Membership {
   }
   // kPermissionDenied, with why and how it comes back, when this node was removed or banned.
   absl::Status CheckExpelled() const;
-  std::vector<NodeId> Online() const;
+  // In order of their ids.
+  const std::vector<NodeId>& Online() const { return coordinator_ ? coordinator_->Online() : online_; }
   bool IsOnline(const NodeId& id) const;
   const wire::NodeProfile& profile() const { return profile_; }
 
  private:
   net::Admission Admit(const NodeId& peer);
   void OnApplied(uint64_t index);
+  void OnMembersChanged();
   void OnPeerUp(const NodeId& peer);
   absl::Status GiveUpJoining();
   Task<void> RecheckSoon();
@@ -144,6 +146,7 @@ class Membership {
   bool recheck_pending_ = false;
   absl::Status last_error_;
   std::vector<NodeId> online_;
+  uint64_t members_since_ = 0;  // of the state, when the transport was told of members
   std::function<void(const absl::Status&)> on_refused_;
   std::function<void()> on_role_;
   std::vector<OneShot<bool>> applied_waiters_;  // set at each applied entry

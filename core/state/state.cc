@@ -33,6 +33,20 @@ absl::Status RunOrUndo(store::Database& db, store::RowDigest& rows, const wire::
   return db.Run("RELEASE command");
 }
 
+// Whether a command may change what is known of members; one that is not known here may.
+bool ConcernsMembers(const wire::CommandBody& body) {
+  return std::visit(
+      []<typename Body>(const Body&) {
+        constexpr bool of_invites = std::is_same_v<Body, wire::CreateInvite> || std::is_same_v<Body, wire::RevokeInvite>;
+        constexpr bool of_jobs = std::is_same_v<Body, wire::SubmitJob> || std::is_same_v<Body, wire::OpenEpoch> ||
+                                 std::is_same_v<Body, wire::ReportJob> || std::is_same_v<Body, wire::FinishJob> ||
+                                 std::is_same_v<Body, wire::CancelJob> || std::is_same_v<Body, wire::JobEvent> ||
+                                 std::is_same_v<Body, wire::Recruit> || std::is_same_v<Body, wire::RollBackJob>;
+        return !of_invites && !of_jobs;
+      },
+      body);
+}
+
 absl::Status BrokenChain(uint64_t index) {
   return absl::DataLossError(absl::StrCat("log entry ", index, " is damaged: its bytes do not give its chain digest"));
 }
@@ -71,6 +85,7 @@ absl::StatusOr<std::unique_ptr<State>> State::Create(std::unique_ptr<store::Data
     GDF_ASSIGN_OR_RETURN(state->tip_.chain, DigestColumn(rows, 2));
   }
   GDF_RETURN_IF_ERROR(rows.status());
+  state->members_since_ = state->tip_.index;
   return state;
 }
 
@@ -199,6 +214,7 @@ absl::StatusOr<wire::CommandResult> State::Record(const wire::Command& command, 
   GDF_RETURN_IF_ERROR(Commit(transaction));
   std::move(undo).Cancel();
   tip_ = tip;
+  if (ConcernsMembers(command.body)) members_since_ = tip.index;
   const auto watchers = watchers_;  // one may remove itself or others
   for (const auto& [id, watcher] : watchers) {
     if (watchers_.contains(id)) (*watcher)(tip.index);

@@ -69,6 +69,8 @@ class State {
                                                               const wire::RequestId& request);
 
   uint64_t last_applied() const { return tip_.index; }
+  // Of an entry: since it, members() have not changed.
+  uint64_t members_since() const { return members_since_; }
   int64_t last_time_unix_ms() const { return tip_.time_unix_ms; }  // of the last entry
 
   // kNotFound when no network was created or joined yet.
@@ -162,6 +164,7 @@ class State {
   std::unique_ptr<store::Database> db_;
   std::unique_ptr<store::RowDigest> rows_;
   Tip tip_;
+  uint64_t members_since_ = 0;
   absl::AnyInvocable<absl::Status()> before_commit_;
   WatcherId next_watcher_ = 1;
   std::map<WatcherId, std::shared_ptr<absl::AnyInvocable<void(uint64_t)>>> watchers_;

@@ -1,5 +1,7 @@
 #include "core/wire/membership_messages.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/encoding.h"
 #include "core/base/name.h"
@@ -8,6 +10,19 @@
 #include "proto/membership.pb.h"
 
 namespace gdf::wire {
+namespace {
+
+absl::StatusOr<std::vector<NodeId>> NodeIds(const google::protobuf::RepeatedPtrField<std::string>& raw) {
+  std::vector<NodeId> ids;
+  for (const std::string& one : raw) {
+    GDF_ASSIGN_OR_RETURN(const Digest digest, Digest::FromBytes(one));
+    ids.emplace_back(digest);
+  }
+  return ids;
+}
+
+}  // namespace
+
 std::string Encode(const JoinCall& message) {
   v1::JoinCall out;
   out.set_network_id(Raw(message.network));
@@ -39,6 +54,11 @@ std::string Encode(const WatchUpdate& message) {
   if (message.online) {
     out.set_has_presence(true);
     for (const NodeId& id : *message.online) out.add_online(Raw(id));
+  }
+  if (message.changes) {
+    out.set_has_changes(true);
+    for (const NodeId& id : message.changes->came) out.add_came(Raw(id));
+    for (const NodeId& id : message.changes->left) out.add_left(Raw(id));
   }
   if (message.leader) out.set_leader(Raw(*message.leader));
   return out.SerializeAsString();
@@ -81,10 +101,9 @@ absl::StatusOr<WatchCall> DecodeWatchCall(std::string_view bytes) {
 
 absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
   GDF_ASSIGN_OR_RETURN(v1::WatchUpdate in, ParseMessage<v1::WatchUpdate>(bytes, "watch update"));
-  if (static_cast<size_t>(in.entries_size()) > kMaxEntriesPerUpdate ||
-      static_cast<size_t>(in.online_size()) > kMaxOnlineNodes) {
-    return absl::InvalidArgumentError(absl::StrCat("watch update with ", in.entries_size(),
-                                                   " entries and ", in.online_size(), " nodes"));
+  const int nodes = std::max({in.online_size(), in.came_size(), in.left_size()});
+  if (static_cast<size_t>(in.entries_size()) > kMaxEntriesPerUpdate || static_cast<size_t>(nodes) > kMaxOnlineNodes) {
+    return absl::InvalidArgumentError(absl::StrCat("watch update with ", in.entries_size(), " entries and ", nodes, " nodes"));
   }
   WatchUpdate out;
   GDF_ASSIGN_OR_RETURN(out.log_digest, Digest::FromBytes(in.log_digest()));
@@ -92,11 +111,12 @@ absl::StatusOr<WatchUpdate> DecodeWatchUpdate(std::string_view bytes) {
     out.entries.push_back({entry.index(), std::move(*entry.mutable_command())});
   }
   if (in.has_presence()) {
-    out.online.emplace();
-    for (const std::string& raw : in.online()) {
-      GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
-      out.online->push_back(NodeId(digest));
-    }
+    GDF_ASSIGN_OR_RETURN(out.online, NodeIds(in.online()));
+  }
+  if (in.has_changes()) {
+    out.changes.emplace();
+    GDF_ASSIGN_OR_RETURN(out.changes->came, NodeIds(in.came()));
+    GDF_ASSIGN_OR_RETURN(out.changes->left, NodeIds(in.left()));
   }
   if (!in.leader().empty()) {
     GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(in.leader()));
@@ -124,10 +144,7 @@ absl::StatusOr<EpochCall> DecodeEpochCall(std::string_view bytes) {
   if (out.leaving < Leaving::kFailed || out.leaving > Leaving::kPaused) {
     return absl::InvalidArgumentError(absl::StrCat("epoch call with leaving ", in.leaving(), ", expected 0 to 2"));
   }
-  for (const std::string& raw : in.lost()) {
-    GDF_ASSIGN_OR_RETURN(Digest digest, Digest::FromBytes(raw));
-    out.lost.push_back(NodeId(digest));
-  }
+  GDF_ASSIGN_OR_RETURN(out.lost, NodeIds(in.lost()));
   return out;
 }
 

@@ -15,7 +15,7 @@
 
 namespace gdf::wire {
 
-inline constexpr size_t kMaxOnlineNodes = 20'000;  // in one presence list
+inline constexpr size_t kMaxOnlineNodes = 20'000;  // in one presence list, or of its changes
 inline constexpr size_t kMaxLostNodes = 1024;      // in one epoch call
 inline constexpr size_t kMaxEpochReasonBytes = 512;
 inline constexpr size_t kMaxEntriesPerUpdate = 4'096;  // log entries in one message
@@ -42,8 +42,12 @@ struct WatchUpdate {
   std::vector<LogEntryBytes> entries;
   Digest log_digest;  // of the coordinator's log up to the last of these entries: a member whose
                       // log forks sees it
-  std::optional<std::vector<NodeId>> online;  // when it changed
-  std::optional<NodeId> leader;               // with `online`: who leads the coordinators
+  std::optional<std::vector<NodeId>> online;  // all of them
+  struct Changes {
+    std::vector<NodeId> came, left;
+  };
+  std::optional<Changes> changes;  // instead: since the update before that told of either
+  std::optional<NodeId> leader;    // with `online` or `changes`: who leads the coordinators
 };
 
 // A member asks another for a chunk or a manifest of a job.

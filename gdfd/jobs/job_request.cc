@@ -1,6 +1,7 @@
 #include "gdfd/jobs/job_request.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/status_macros.h"
 
@@ -76,12 +77,14 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
     }
     offers.push_back(std::move(offer));
   }
+  std::set<NodeId> busy;
   for (const state::Job& job : jobs) {
     if (job.phase != state::JobPhase::kRunning) continue;
-    for (schedule::NodeOffer& offer : offers) {
-      if (!job.HasPart(offer.id)) continue;
-      offer.free_tasks = std::max<int64_t>(0, offer.free_tasks - 1);
-    }
+    busy.insert(job.members.begin(), job.members.end());
+    busy.insert(job.recruits.begin(), job.recruits.end());
+  }
+  for (schedule::NodeOffer& offer : offers) {
+    if (busy.contains(offer.id)) offer.free_tasks = 0;
   }
   return offers;
 }

@@ -68,11 +68,7 @@ Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
   recruits_.Keep(ids);
   std::erase_if(running_, [&](const auto& entry) { return !absl::c_binary_search(ids, entry.first); });
   if (jobs.empty()) co_return absl::OkStatus();
-  GDF_CO_ASSIGN_OR_RETURN(std::vector<state::Member> members, state_.members());
-  paused_.clear();
-  for (const state::Member& member : members) {
-    if (member.profile.resources.paused) paused_.insert(member.id);
-  }
+  GDF_CO_RETURN_IF_ERROR(ReadPaused());
   absl::Status failed;
   std::vector<const state::Job*> short_of_nodes;
   for (const state::Job& job : jobs) {
@@ -92,6 +88,17 @@ Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
   }
   weigh_again_ = Next();
   co_return failed;
+}
+
+absl::Status Recruiter::ReadPaused() {
+  if (members_since_ == state_.members_since()) return absl::OkStatus();
+  GDF_ASSIGN_OR_RETURN(const std::vector<state::Member> members, state_.members());
+  members_since_ = state_.members_since();
+  paused_.clear();
+  for (const state::Member& member : members) {
+    if (member.profile.resources.paused) paused_.insert(member.id);
+  }
+  return absl::OkStatus();
 }
 
 Task<absl::Status> Recruiter::Settle(state::Job job, Running& running) {

@@ -66,6 +66,7 @@ class Recruiter {
   };
   absl::StatusOr<Running*> Find(const state::Job& job);
   // Takes in and leaves out, dismisses, and counts the places that are left.
+  absl::Status ReadPaused();
   Task<absl::Status> Settle(state::Job job, Running& running);
   // The members of the next epoch, as far as they wish.
   std::vector<NodeId> Wished(const state::Job& job, const Running& running) const;
@@ -81,6 +82,7 @@ class Recruiter {
   schedule::Recruits recruits_;
   std::map<JobId, Running> running_;
   std::set<NodeId> paused_;  // by their owners
+  uint64_t members_since_ = 0;  // of the state, when paused_ was read
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what the jobs with unfilled places were weighed with
   absl::Duration weigh_again_ = absl::InfiniteDuration();    // whatever is offered
 };

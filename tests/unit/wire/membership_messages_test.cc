@@ -54,6 +54,11 @@ TEST_CASE("membership messages survive encoding, with all fields") {
 
 TEST_CASE("a watch update tells nobody online from no news of who is") {
   CHECK(!DecodeWatchUpdate(Encode(WatchUpdate{}))->online);
+  WatchUpdate changed;
+  changed.changes.emplace().left = {Node("a")};
+  CHECK(DecodeWatchUpdate(Encode(changed))->changes->left == changed.changes->left);
+  CHECK(DecodeWatchUpdate(Encode(changed))->changes->came.empty());
+  CHECK(!DecodeWatchUpdate(Encode(changed))->online);
   WatchUpdate nobody;
   nobody.online.emplace();
   CHECK(DecodeWatchUpdate(Encode(nobody))->online->empty());
@@ -91,6 +96,9 @@ TEST_CASE("membership messages with too many things are refused") {
   WatchUpdate online;
   online.online.emplace(kMaxOnlineNodes + 1);
   Refused(DecodeWatchUpdate(Encode(online)), "20001 nodes");
+  WatchUpdate changes;
+  changes.changes.emplace().came.resize(kMaxOnlineNodes + 1);
+  Refused(DecodeWatchUpdate(Encode(changes)), "20001 nodes");
   EpochCall lost;
   lost.lost.resize(kMaxLostNodes + 1);
   Refused(DecodeEpochCall(Encode(lost)), "1025 lost nodes");
