@@ -45,7 +45,7 @@ class Ledger:
                 self.refused += not answered
 
     def _submit(self, node):
-        """Until a node takes it, under one token: there must be one job of it, however often it was asked for."""
+        """Until the node takes it, under one token: there must be one job of it, however often that node was asked for it."""
         self.tokens += 1
         token = f"waiting-{self.tokens}"
         for _ in range(8):
@@ -53,9 +53,8 @@ class Ledger:
             if code == 0:
                 self.jobs[token] = (answer["job"], "pending")
                 return True
-            if self.ended.is_set():
+            if self.ended.wait(1):
                 break
-            node = self.rng.choice(self.network.nodes)
         self.jobs[token] = (None, None)
         return False
 
