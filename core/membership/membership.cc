@@ -406,19 +406,7 @@ absl::Status Membership::Apply(std::string_view update_bytes) {
     }
     GDF_RETURN_IF_ERROR(env_.state.Apply(entry.index, entry.command).status());
   }
-  if (update.online) {
-    online_ = *std::move(update.online);
-    std::ranges::sort(online_);
-  }
-  if (update.changes) {
-    std::vector<NodeId> online = std::move(update.changes->came);
-    online.insert(online.end(), online_.begin(), online_.end());
-    std::ranges::sort(online);
-    online.erase(std::unique(online.begin(), online.end()), online.end());
-    std::ranges::sort(update.changes->left);
-    std::erase_if(online, [&](const NodeId& id) { return std::ranges::binary_search(update.changes->left, id); });
-    online_ = std::move(online);
-  }
+  GDF_RETURN_IF_ERROR(FollowPresence(update, online_));
   if (update.online || update.changes) leader_ = update.leader;
   return absl::OkStatus();
 }

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+
 namespace gdf::membership {
 namespace {
 
@@ -63,6 +65,25 @@ void Presence::Tell(std::optional<uint64_t> told, wire::WatchUpdate& update) con
     const bool here = std::ranges::binary_search(online_, node);
     (here ? update.changes->came : update.changes->left).push_back(node);
   }
+}
+
+absl::Status FollowPresence(wire::WatchUpdate& update, std::vector<NodeId>& online) {
+  if (update.online) {
+    online = *std::move(update.online);
+    std::ranges::sort(online);
+  }
+  if (!update.changes) return absl::OkStatus();
+  auto& [came, left] = *update.changes;
+  std::ranges::sort(came);
+  std::ranges::sort(left);
+  std::vector<NodeId> here, stay;
+  std::ranges::set_union(online, came, std::back_inserter(here));
+  std::ranges::set_difference(here, left, std::back_inserter(stay));
+  if (stay.size() > wire::kMaxOnlineNodes) {
+    return absl::InvalidArgumentError(absl::StrCat("a coordinator names ", stay.size(), " nodes that are online, more than ", wire::kMaxOnlineNodes));
+  }
+  online = std::move(stay);
+  return absl::OkStatus();
 }
 
 }  // namespace gdf::membership

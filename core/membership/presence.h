@@ -44,6 +44,10 @@ class Presence {
   std::deque<std::pair<NodeId, bool>> changes_;  // the newest; true: came
 };
 
+// The other end: brings `online`, in order of the ids, to what `update` tells of it, whose own lists may be in any order.
+// kInvalidArgument, and nothing is changed, when more nodes than a message may name would be online.
+absl::Status FollowPresence(wire::WatchUpdate& update, std::vector<NodeId>& online);
+
 }  // namespace gdf::membership
 
 #endif  // GDF_CORE_MEMBERSHIP_PRESENCE_H_
