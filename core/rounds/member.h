@@ -41,9 +41,15 @@ struct Training {
   Buffer packed;              // empty when refused; where rounds have two passes: of the first
   Buffer second;              // and of the second, made of first_pass
   std::optional<Digest> first_pass;
+  bool offered = false;       // to an exchange: a round may hold it
   bool left_out = false;      // as wrong, and given up
   bool goes_on = false;       // the worker is at the round's end: what it has beside the result stays
   std::vector<OneShot<bool>> waiters;
+
+  // Is it for the round that this receipt names, from the same parameters?
+  bool IsOf(const wire::Receipt& receipt) const {
+    return round == receipt.tag.round && start_theta == receipt.start_theta;
+  }
 };
 
 // Of the worker's steps that no round has reported.
@@ -154,7 +160,9 @@ class JobMember::Impl {
   Task<absl::Status> Project();
   Task<absl::Status> PersistPrepared(wire::Receipt receipt);
   Task<absl::Status> PersistCommitted(checkpoint::OuterStatePtr state, std::optional<wire::Commit> commit);
-  Task<void> SettleWorker(wire::Receipt receipt, std::shared_ptr<const Training> training);
+  train::Settlement SettlementOf(const Training& training) const;
+  void SettleTraining();
+  Task<void> SettleWorker(std::shared_ptr<const Training> training, train::Settlement settlement);
   Task<absl::Status> SaveWorker(RoundId round);
   Task<absl::Status> WriteSaved(std::shared_ptr<SavedWorker> saving, Buffer piece);
   Task<absl::StatusOr<Buffer>> ReadSaved(std::shared_ptr<const checkpoint::RecordFile> record, uint64_t offset,

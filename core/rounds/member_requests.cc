@@ -100,10 +100,8 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnEnter(wire::Enter ente
       return store.SaveEpoch(record, previous);
     };
     const absl::Status saved = co_await OnStore(std::move(save));
-    if (!saved.ok()) {
-      Event(wire::Severity::kError, absl::StrCat("cannot record epoch ", enter.epoch.epoch.value, ": ", saved.message()));
-      co_return saved;
-    }
+    TellSaved("epochs", saved, absl::StrCat("cannot record epoch ", enter.epoch.epoch.value));
+    GDF_CO_RETURN_IF_ERROR(saved);
     previous_ = previous;
     entered_ = enter.epoch;
     last_attempt_ = 0;
@@ -176,6 +174,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   shadow_.reset();
   prepared_.reset();
   first_pass_.reset();
+  if (training_) SettleTraining();
   co_return wire::RoundReply(wire::Done{});
 }
 
@@ -285,6 +284,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnExchange(wire::Exchang
     start.deadline -= took;
     prepared.aggregate_seconds = absl::ToDoubleSeconds(took);
   }
+  if (trained) training_->offered |= me->tokens > 0;
   std::vector<wire::Contribution> contributions = wire::Contributing(start.members);
   const uint32_t codec = start.codec;
   absl::StatusOr<OuterStateDraft> shadow = co_await ExchangeAndStep(std::move(start), &prepared);
@@ -373,8 +373,7 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnCommit(wire::CommitRou
   prepared_.reset();
   first_pass_.reset();
   commit_ = std::move(commit.commit);
-  // Its delta is in θ now, or stays in the worker's residual.
-  scope_.Spawn(SettleWorker(commit_->receipt, std::exchange(training_, nullptr)));
+  SettleTraining();
   if (CheckpointDue(state_->id.round)) {
     // It is committed whatever this disk says, and the prepared state is on it.
     const absl::Status persisted = co_await PersistCommitted(state_, commit_);

@@ -439,22 +439,36 @@ Task<absl::Status> JobMember::Impl::SaveResult() {
   co_return absl::OkStatus();
 }
 
-// Step 8, then the worker takes the result: of the round's fragment where it has come with the round to its end, and
-// all of θ where it has not.
-Task<void> JobMember::Impl::SettleWorker(wire::Receipt receipt, std::shared_ptr<const Training> training) {
+// What became of its delta, as far as the commit of state_ says. Where that is of a later round, nothing here says whether
+// one before used what it was offered: to count it once too few is borne, and twice would be wrong.
+train::Settlement JobMember::Impl::SettlementOf(const Training& training) const {
+  const wire::Receipt* receipt = commit_ ? &commit_->receipt : nullptr;
+  if (receipt && training.IsOf(*receipt) && receipt->Contributed(env_.transport.self())) return train::Settlement::kApplied;
+  if (training.left_out) return train::Settlement::kGivenUp;
+  const bool passed = receipt && training.round < receipt->tag.round;
+  return passed && training.offered ? train::Settlement::kApplied : train::Settlement::kKept;
+}
+
+// After every change of state_, however it came here: this node's delta is in it, or stays in the worker's residual.
+void JobMember::Impl::SettleTraining() {
+  std::shared_ptr<const Training> training = std::exchange(training_, nullptr);
+  const train::Settlement settlement = training ? SettlementOf(*training) : train::Settlement::kKept;
+  scope_.Spawn(SettleWorker(std::move(training), settlement));
+}
+
+// Step 8, then the worker takes the state: the round's fragment where it has come with the round to its end, and all of θ
+// where it has not.
+Task<void> JobMember::Impl::SettleWorker(std::shared_ptr<const Training> training, train::Settlement settlement) {
   AsyncLock::Hold hold = co_await worker_lock_.Acquire();
-  const RoundId round = receipt.tag.round;
   absl::Status status = absl::OkStatus();
-  if (unsettled_ == round) {
-    const train::Settlement settlement = receipt.Contributed(env_.transport.self()) ? train::Settlement::kApplied
-                                         : training && training->left_out           ? train::Settlement::kGivenUp
-                                                                                    : train::Settlement::kKept;
-    status = co_await env_.worker.Settle(round, settlement);
+  if (training && unsettled_ == training->round) {
+    status = co_await env_.worker.Settle(training->round, settlement);
     unsettled_.reset();
   }
-  const bool goes_on = training && training->goes_on && training->round == round &&
-                       training->start_theta == receipt.start_theta && state_->id == receipt.result;
-  if (status.ok() && goes_on) status = co_await ApplyFragments(FragmentOf(round), 1, env_.spec.rounds.mixing);
+  const bool goes_on = training && training->goes_on && commit_ && training->IsOf(commit_->receipt);
+  if (status.ok() && goes_on) {
+    status = co_await ApplyFragments(FragmentOf(training->round), 1, env_.spec.rounds.mixing);
+  }
   if (status.ok()) status = co_await ApplyToWorker();
   const wire::StateId now = worker_state_.value_or(wire::StateId{});
   if (status.ok() && CheckpointDue(now.round)) status = co_await SaveWorker(now.round);

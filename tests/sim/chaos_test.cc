@@ -21,6 +21,11 @@ TEST_CASE("random jobs that once ended wrongly") {
     INFO("replay with: sim_replay " << seed);
     CHECK(RunChaos(seed, nullptr) == "");
   }
+  // What a node had trained for a round came back to it as another member's state, and was carried on though it was used.
+  for (const uint64_t seed : {92, 118, 168, 270, 271}) {
+    INFO("replay with: sim_replay " << seed);
+    CHECK(RunChaos(seed, nullptr) == "");
+  }
   // A node whose disk had been full when a round was committed signed the next one, of which it then knew nothing after a
   // restart.
   for (const uint64_t seed : {33, 123, 155}) {

@@ -41,11 +41,12 @@ void Invariants::TellRolledBack() {
   AfterStep();
   RoundId held;
   for (int node = 0; node < job_.size(); ++node) {
-    // Whom an epoch is without answers nobody any more.
-    if (job_.restored(node) && !job_.ended(node)) held = std::max(held, shown_[node]->id.round);
+    // Whom an epoch is without answers nobody any more, and who has come back since is not in it yet.
+    if (job_.restored(node) && !job_.ended(node) && job_.epoch().Has(job_.id(node))) held = std::max(held, shown_[node]->id.round);
   }
   for (auto it = first_.upper_bound(held); it != first_.end(); it = first_.erase(it)) {
-    given_up_.emplace(it->first, it->second->id.theta);
+    given_up_[{it->first, it->second->id.theta}] = job_.epoch().epoch;
+    once_given_up_.insert(it->first);
   }
 }
 
@@ -55,6 +56,7 @@ void Invariants::AfterStep() {
     checkpoint::OuterStatePtr state = job_.member(node)->state();
     if (state != shown_[node]) {
       Shown(node, state, job_.member(node)->commit());
+      saw_.emplace(job_.id(node), state->id.theta);
       shown_[node] = std::move(state);
     }
     CheckBounded(node);
@@ -67,6 +69,8 @@ void Invariants::Shown(int node, const checkpoint::OuterStatePtr& state, const s
   if (round.value > 0) {
     if (!commit || !(commit->receipt.result == state->id)) return Violated("quorum", absl::StrCat(where, " has no commit"));
     CheckQuorum(*commit, where);
+    const auto given_up = given_up_.find({round, state->id.theta});
+    if (given_up != given_up_.end() && commit->receipt.tag.epoch >= given_up->second) given_up_.erase(given_up);
   }
   if (may_roll_back_ || GivenUp(state->id)) return;
   const auto [it, fresh] = first_.emplace(round, state);
@@ -149,6 +153,20 @@ void Invariants::CheckDisks() {
     if (round.value == 0 || before == disks_.end() || tampered_.count(round) > 0) continue;
     const std::string wrong = job_.recompute().Check(before->second, committed);
     if (!wrong.empty()) Violated("reproduced", wrong);
+    if (!may_roll_back_) CheckSettled(committed.commit->receipt);
+  }
+}
+
+void Invariants::CheckSettled(const wire::Receipt& receipt) {
+  for (const auto& [packed, settlement] : job_.inner_states().settled) {
+    const auto& [node, round] = packed;
+    if (round != receipt.tag.round || settlement == train::Settlement::kGivenUp) continue;
+    const bool used = receipt.Contributed(node);
+    const std::string what = absl::StrCat("the delta of node ", job_.IndexOf(node), " for round ", round.value);
+    if (used && settlement == train::Settlement::kKept) Violated("settled", absl::StrCat(what, " is used and carried on"));
+    if (!used && once_given_up_.count(receipt.result.round) == 0 && settlement == train::Settlement::kApplied && saw_.count({node, receipt.result.theta}) > 0) {
+      Violated("settled", absl::StrCat(what, " is not used and not carried on"));
+    }
   }
 }
 

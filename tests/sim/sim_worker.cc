@@ -238,6 +238,7 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   result.packed = Buffer(std::move(packed));
   result.norm = part.low_rank ? part.low_rank->last_norm() : part.feedback->last_norm();
   (*journal_)[{options_.node, request.round}].push_back(result.packed);
+  if (options_.inner_states) options_.inner_states->settled.erase({options_.node, request.round});
   co_return result;
 }
 
@@ -246,6 +247,7 @@ Task<absl::Status> SimWorker::Settle(RoundId round, train::Settlement settlement
   GDF_CO_RETURN_IF_ERROR(Ready("settle"));
   if (unsettled_ != round) co_return absl::FailedPreconditionError("Settle of another round");
   unsettled_.reset();
+  if (options_.inner_states) options_.inner_states->settled[{options_.node, round}] = settlement;
   Part& part = parts_[emitted_];
   if (settlement == train::Settlement::kGivenUp) {
     const absl::Span<float> kept = fragments_.Slice(absl::MakeSpan(residual_), emitted_);

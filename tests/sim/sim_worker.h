@@ -32,10 +32,12 @@ struct Projection {
 };
 using ProjectionJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Projection>>;
 
-// Inner states that were saved, as digests by node, and what was put back without having been.
+// Inner states that were saved, as digests by node, and what was put back without having been; what became of the newest
+// delta of a node and round, where its worker was told.
 struct InnerJournal {
   std::map<NodeId, std::set<Digest>> saved;
   std::vector<std::string> wrong;
+  std::map<std::pair<NodeId, RoundId>, train::Settlement> settled;
 };
 
 // What goes wrong with a worker, by the round that it trains for.
