@@ -233,6 +233,7 @@ std::string ToYaml(const JobSpec& spec) {
   YamlWriter w;
   w.Text("name", spec.name);
   w.Plain("kind", ToString(spec.kind));
+  w.Int("priority", spec.priority);
   w.Open("model");
   if (spec.model.from) w.Text("from", spec.model.from->path);
   if (spec.model.shape) std::visit([&](const auto& shape) { Write(&w, shape); }, *spec.model.shape);

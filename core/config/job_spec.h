@@ -184,6 +184,7 @@ struct LimitsSpec {
 struct JobSpec {
   std::string name;  // [a-z0-9][a-z0-9._-]{0,62}
   JobKind kind = JobKind::kTrain;
+  int64_t priority = 0;  // among the jobs that wait of the same submitter; higher ones first
   ModelSpec model;
   DataSpec data;
   TrainSpec train;

@@ -21,6 +21,7 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;  // exact in JSON too
 constexpr int64_t kMaxNodes = 10'000;
 constexpr int64_t kMaxGpus = 16;
+constexpr int64_t kMaxPriority = 100;
 constexpr int64_t kMaxFragments = 1024;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(1);
@@ -44,6 +45,7 @@ class JobParser {
   JobSpec Parse() {
     ReadName();
     root_.Enum<JobKind>("kind", Need::kRequired, kJobKinds, &spec_.kind);
+    root_.Int("priority", Need::kOptional, {-kMaxPriority, kMaxPriority}, &spec_.priority);
     model_ = root_.Map("model", Need::kRequired);
     data_ = root_.Map("data", Need::kRequired);
     train_ = root_.Map("train", Need::kRequired);

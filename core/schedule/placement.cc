@@ -159,54 +159,6 @@ std::string WhyPending(const config::NodesSpec& spec, const Suitable& n) {
       Counted(needed, "node"), n.contribute, n.able, n.alive, n.free, help);
 }
 
-Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
-  const config::NodesSpec& spec = job.spec->nodes;
-  Placement p;
-  p.job = job.id;
-  if (const std::string unknown = UnknownName(job, *offers); !unknown.empty()) {
-    p.verdict = Verdict::kRefused;
-    p.reason = absl::StrFormat("%s, which is no member of this network", unknown);
-    return p;
-  }
-  std::vector<const NodeOffer*> contributors;
-  int64_t able = 0, able_alive = 0;
-  std::vector<Candidate> candidates;
-  for (NodeOffer& node : *offers) {
-    if (!node.contributor || !Named(node, spec.where)) continue;
-    contributors.push_back(&node);
-    if (!Fit(job, node, Count::kTotal)) continue;
-    ++able;
-    if (!node.alive) continue;
-    ++able_alive;
-    const std::optional<ChosenNode> fit = Fit(job, node, Count::kFree);
-    if (fit && node.free_tasks > 0) candidates.push_back({*fit, &node});
-  }
-  if (!contributors.empty() && able == 0) {
-    p.verdict = Verdict::kRefused;
-    p.reason = WhyTooSmall(job, contributors);
-    return p;
-  }
-  if (static_cast<int64_t>(candidates.size()) < spec.min) {
-    p.reason = WhyPending(spec, {static_cast<int64_t>(contributors.size()), able, able_alive,
-                                     static_cast<int64_t>(candidates.size())});
-    return p;
-  }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.node->free_memory_bytes != b.node->free_memory_bytes) {
-      return a.node->free_memory_bytes > b.node->free_memory_bytes;
-    }
-    return a.node->id < b.node->id;
-  });
-  candidates.resize(std::min(candidates.size(), static_cast<size_t>(spec.max)));
-  p.verdict = Verdict::kPlaced;
-  p.lead = candidates[0].node->id;
-  for (const Candidate& candidate : candidates) {
-    p.nodes.push_back(candidate.chosen);
-    TakeResources(job, candidate.chosen, candidate.node);
-  }
-  return p;
-}
-
 }  // namespace
 
 Needs NeedsOf(const JobRequest& job, bool gpu) {
@@ -235,6 +187,55 @@ std::vector<NodeId> Able(const JobRequest& job, absl::Span<const NodeOffer> node
     for (const ChosenNode& node : placement.nodes) able.push_back(node.id);
   }
   return able;
+}
+
+Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers) {
+  const config::NodesSpec& spec = job.spec->nodes;
+  Placement p;
+  p.job = job.id;
+  if (const std::string unknown = UnknownName(job, *offers); !unknown.empty()) {
+    p.verdict = Verdict::kRefused;
+    p.reason = absl::StrFormat("%s, which is no member of this network", unknown);
+    return p;
+  }
+  std::vector<const NodeOffer*> contributors;
+  int64_t able = 0, able_alive = 0;
+  std::vector<Candidate> candidates;
+  for (NodeOffer& node : *offers) {
+    if (!node.contributor || !Named(node, spec.where)) continue;
+    contributors.push_back(&node);
+    if (!Fit(job, node, Count::kTotal)) continue;
+    ++able;
+    if (!node.alive) continue;
+    ++able_alive;
+    const std::optional<ChosenNode> fit = Fit(job, node, Count::kFree);
+    if (fit && node.free_tasks > 0) candidates.push_back({*fit, &node});
+  }
+  p.possible = able_alive;
+  if (!contributors.empty() && able == 0) {
+    p.verdict = Verdict::kRefused;
+    p.reason = WhyTooSmall(job, contributors);
+    return p;
+  }
+  if (static_cast<int64_t>(candidates.size()) < spec.min) {
+    p.reason = WhyPending(spec, {static_cast<int64_t>(contributors.size()), able, able_alive,
+                                     static_cast<int64_t>(candidates.size())});
+    return p;
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.node->free_memory_bytes != b.node->free_memory_bytes) {
+      return a.node->free_memory_bytes > b.node->free_memory_bytes;
+    }
+    return a.node->id < b.node->id;
+  });
+  candidates.resize(std::min(candidates.size(), static_cast<size_t>(spec.max)));
+  p.verdict = Verdict::kPlaced;
+  p.lead = candidates[0].node->id;
+  for (const Candidate& candidate : candidates) {
+    p.nodes.push_back(candidate.chosen);
+    TakeResources(job, candidate.chosen, candidate.node);
+  }
+  return p;
 }
 
 std::vector<Placement> Place(absl::Span<const JobRequest> jobs, absl::Span<const NodeOffer> nodes) {

@@ -67,6 +67,7 @@ struct Placement {
   std::vector<ChosenNode> nodes;  // kPlaced: most free memory first, then by id
   NodeId lead;                    // kPlaced: the first of them
   std::string reason;             // kPending, kRefused: for the user
+  int64_t possible = 0;           // nodes that are alive and could run it when nothing else does
 };
 
 // What a job needs of a node when it computes on the CPU or on GPUs.
@@ -83,6 +84,9 @@ std::optional<ChosenNode> Fit(const JobRequest& job, const NodeOffer& node);
 
 // The nodes that could run the job now, most free memory first, then by id.
 std::vector<NodeId> Able(const JobRequest& job, absl::Span<const NodeOffer> nodes);
+
+// Decides for one job; a placed one takes its memory, GPUs and task slots from `offers`.
+Placement PlaceOne(const JobRequest& job, std::vector<NodeOffer>* offers);
 
 // Decides for each job in turn, in the order given; a placed job takes its memory, GPUs and task
 // slot from what later ones are offered. A job takes as many suitable nodes as there are, from

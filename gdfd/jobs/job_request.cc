@@ -89,6 +89,20 @@ absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,
   return offers;
 }
 
+std::map<NodeId, schedule::Use> Uses(const std::vector<state::Job>& jobs, const schedule::QueuePolicy& policy, absl::Time now) {
+  std::map<NodeId, schedule::Use> uses;
+  for (const state::Job& job : jobs) {
+    if (job.started_unix_ms == 0) continue;
+    const bool running = job.phase == state::JobPhase::kRunning;
+    const auto nodes = static_cast<int64_t>(job.members.size());
+    const absl::Time end = running ? now : absl::FromUnixMillis(job.finished_unix_ms);
+    schedule::Use& use = uses[job.owner];
+    use.node_seconds += schedule::DecayedUse(nodes, absl::FromUnixMillis(job.started_unix_ms), end, now, policy.half_life);
+    if (running) use.nodes += nodes;
+  }
+  return uses;
+}
+
 absl::StatusOr<schedule::Placement> Preview(state::State& state,
                                             const membership::Membership& membership,
                                             const schedule::JobRequest& job) {

@@ -3,12 +3,14 @@
 #define GDF_GDFD_JOBS_JOB_REQUEST_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/config/job_spec.h"
 #include "core/membership/membership.h"
 #include "core/schedule/placement.h"
+#include "core/schedule/queue.h"
 #include "core/state/state.h"
 
 namespace gdf::jobs {
@@ -30,6 +32,10 @@ schedule::JobRequest MakeJobRequest(const state::Job& job, const config::JobSpec
 absl::StatusOr<schedule::Placement> Preview(state::State& state,
                                             const membership::Membership& membership,
                                             const schedule::JobRequest& job);
+
+// What the submitters of `jobs` have used and have, by the record: each job counts with the nodes of its last epoch, from its
+// first placement to its end.
+std::map<NodeId, schedule::Use> Uses(const std::vector<state::Job>& jobs, const schedule::QueuePolicy& policy, absl::Time now);
 
 // What the active members have that no job has taken, as far as this node knows. On the executor.
 absl::StatusOr<std::vector<schedule::NodeOffer>> Offers(state::State& state,

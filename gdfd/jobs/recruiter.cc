@@ -60,7 +60,7 @@ std::vector<NodeId> Recruiter::WithReady(const state::Job& job, int64_t max, std
   return staying;
 }
 
-Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
+Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs, std::vector<NodeId> kept) {
   std::erase_if(jobs, [](const state::Job& job) { return job.phase != state::JobPhase::kRunning; });
   std::vector<JobId> ids;
   for (const state::Job& job : jobs) ids.push_back(job.id);
@@ -80,6 +80,9 @@ Task<absl::Status> Recruiter::Work(std::vector<state::Job> jobs) {
   }
   if (short_of_nodes.empty()) co_return failed;
   GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
+  for (schedule::NodeOffer& offer : offers) {
+    if (absl::c_binary_search(kept, offer.id)) offer.free_tasks = 0;
+  }
   const bool changed = weighed_ != offers || clock_.Monotonic() >= weigh_again_;
   weighed_ = std::move(offers);
   for (const state::Job* job : short_of_nodes) {

@@ -47,8 +47,8 @@ class Recruiter {
   Task<absl::Status> Hear(state::Job job, NodeId from, wire::EpochCall call);
   // `staying` without those that have stopped, with those that are ready to join `job`, in the order of epochs; at most `max`.
   std::vector<NodeId> WithReady(const state::Job& job, int64_t max, std::vector<NodeId> staying) const;
-  // Decides anew about all of `jobs`.
-  Task<absl::Status> Work(std::vector<state::Job> jobs);
+  // Decides anew about all of `jobs`. `kept`, in order: nodes that are free for others.
+  Task<absl::Status> Work(std::vector<state::Job> jobs, std::vector<NodeId> kept);
   // When there is something to decide if nothing changes; InfiniteDuration: never.
   absl::Duration Next() const { return recruits_.Next(clock_.Monotonic()); }
 

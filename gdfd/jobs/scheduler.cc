@@ -29,6 +29,29 @@ absl::StatusOr<absl::Time> OverdueAt(state::State& state, JobId id) {
   return absl::FromUnixMillis(job.started_unix_ms) + spec->limits.max_wall_time;
 }
 
+// What a decision is recorded as; of a job at `epoch` that does not wait any more.
+wire::CommandBody ToCommand(const schedule::Placement& placement, Epoch epoch) {
+  if (placement.verdict == schedule::Verdict::kRefused) {
+    wire::FinishJob finish;
+    finish.job = placement.job;
+    finish.epoch = epoch;
+    finish.verdict = wire::Verdict::kFailed;
+    finish.reason = SafeText(absl::StrCat("cannot be placed: ", placement.reason), wire::kMaxTextBytes);
+    return finish;
+  }
+  wire::OpenEpoch open{placement.job, epoch.next(), {}, placement.lead, "placed"};
+  for (const schedule::ChosenNode& node : placement.nodes) open.members.push_back(node.id);
+  std::sort(open.members.begin(), open.members.end());
+  return open;
+}
+
+bool StillFree(const schedule::Placement& placement, const std::vector<schedule::NodeOffer>& offers) {
+  return absl::c_all_of(placement.nodes, [&](const schedule::ChosenNode& node) {
+    const auto offer = absl::c_find_if(offers, [&](const schedule::NodeOffer& o) { return o.id == node.id; });
+    return offer != offers.end() && offer->alive && offer->free_tasks > 0;
+  });
+}
+
 }  // namespace
 
 Scheduler::Scheduler(net::Transport& transport, state::State& state,
@@ -96,7 +119,7 @@ Task<absl::Status> Scheduler::Work() {
   const absl::Status ended = co_await EndOverdue(jobs);
   const absl::Status told = co_await TellAbsences(jobs);
   absl::Status done = co_await PlacePending(jobs);
-  done.Update(co_await recruiter_.Work(jobs));
+  done.Update(co_await recruiter_.Work(jobs, kept_));
   done.Update(ended);
   done.Update(told);
   co_return done;
@@ -111,6 +134,7 @@ absl::Duration Scheduler::UntilNext() const {
   if (!membership_.leading()) return absl::InfiniteDuration();
   absl::Time overdue = absl::InfiniteFuture();
   for (const auto& [id, at] : overdue_at_) overdue = std::min(overdue, at);
+  overdue = std::min(overdue, plan_again_);
   return std::min(overdue - Now(),
                   std::min(absences_.Next(), recruiter_.Next()) - transport_.executor().clock().Monotonic());
 }
@@ -167,6 +191,9 @@ absl::StatusOr<Scheduler::Pending*> Scheduler::Read(JobId id) {
   GDF_ASSIGN_OR_RETURN(state::Job job, state_.job(id));
   absl::StatusOr<config::JobSpec> spec = config::ParseJobSpec(job.spec_yaml, ToString(id));
   Pending& pending = pending_[id];
+  pending.epoch = job.epoch;
+  pending.submitter = job.owner;
+  pending.submitted = absl::FromUnixMillis(job.submitted_unix_ms);
   pending.readable = spec.status();
   if (spec.ok()) {
     pending.spec = *std::move(spec);
@@ -175,73 +202,90 @@ absl::StatusOr<Scheduler::Pending*> Scheduler::Read(JobId id) {
   return &pending;
 }
 
-std::optional<wire::CommandBody> Scheduler::Decide(
-    const state::Job& job, Pending& pending, const std::vector<schedule::NodeOffer>& offers) {
-  schedule::Placement placement;
-  if (pending.readable.ok()) {
-    placement = schedule::Place({pending.request}, offers)[0];
-  } else {
-    placement.verdict = schedule::Verdict::kRefused;
-    placement.reason = std::string(pending.readable.message());
+absl::StatusOr<bool> Scheduler::ReadPending(const std::vector<state::Job>& jobs) {
+  const auto gone = std::erase_if(pending_, [&jobs](const auto& pending) {
+    return absl::c_none_of(jobs, [&](const state::Job& job) { return job.id == pending.first; });
+  });
+  bool changed = gone > 0;
+  for (const state::Job& job : jobs) {
+    if (pending_.contains(job.id)) continue;
+    GDF_RETURN_IF_ERROR(Read(job.id).status());
+    changed = true;
   }
-  switch (placement.verdict) {
-    case schedule::Verdict::kPending:
-      pending.waiting = placement.reason;
-      return std::nullopt;
-    case schedule::Verdict::kRefused: {
-      wire::FinishJob finish;
-      finish.job = job.id;
-      finish.epoch = job.epoch;
-      finish.verdict = wire::Verdict::kFailed;
-      finish.reason =
-          SafeText(absl::StrCat("cannot be placed: ", placement.reason), wire::kMaxTextBytes);
-      return finish;
-    }
-    case schedule::Verdict::kPlaced:
-      break;
-  }
-  wire::OpenEpoch open{job.id, job.epoch.next(), {}, placement.lead, "placed"};
-  for (const schedule::ChosenNode& node : placement.nodes) open.members.push_back(node.id);
-  std::sort(open.members.begin(), open.members.end());
-  return open;
+  return changed;
 }
 
-Task<absl::Status> Scheduler::PlacePending(std::vector<state::Job> jobs) {
-  std::reverse(jobs.begin(), jobs.end());  // oldest first
-  for (const state::Job& job : jobs) {
-    if (job.phase == state::JobPhase::kFinished) losses_.erase(job.id);
+schedule::QueuePlan Scheduler::PlanFor(const std::vector<state::Job>& all, const std::vector<schedule::NodeOffer>& offers) {
+  const schedule::QueuePolicy policy;
+  std::vector<schedule::WaitingJob> waiting;
+  std::vector<schedule::Placement> unreadable;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.refused) continue;
+    if (pending.readable.ok()) {
+      waiting.push_back({&pending.request, pending.submitter, pending.submitted});
+      continue;
+    }
+    schedule::Placement& refusal = unreadable.emplace_back();
+    refusal.job = id;
+    refusal.verdict = schedule::Verdict::kRefused;
+    refusal.reason = std::string(pending.readable.message());
   }
-  std::erase_if(jobs, [](const state::Job& job) { return job.phase != state::JobPhase::kPending; });
-  std::erase_if(pending_, [&jobs](const auto& pending) {
-    return !std::ranges::binary_search(jobs, pending.first, {}, &state::Job::id);
-  });
-  if (jobs.empty()) co_return absl::OkStatus();
+  const absl::Time now = Now();
+  schedule::QueuePlan plan = schedule::PlanQueue(waiting, offers, Uses(all, policy, now), policy, now);
+  plan.placements.insert(plan.placements.begin(), unreadable.begin(), unreadable.end());
+  return plan;
+}
+
+Task<absl::Status> Scheduler::PlacePending(const std::vector<state::Job>& all) {
+  std::vector<state::Job> jobs;
+  for (const state::Job& job : all) {
+    if (job.phase == state::JobPhase::kFinished) losses_.erase(job.id);
+    if (job.phase == state::JobPhase::kPending) jobs.push_back(job);
+  }
+  GDF_CO_ASSIGN_OR_RETURN(const bool others, ReadPending(jobs));
+  if (jobs.empty()) {
+    plan_again_ = absl::InfiniteFuture();
+    kept_.clear();
+    co_return absl::OkStatus();
+  }
   GDF_CO_ASSIGN_OR_RETURN(std::vector<schedule::NodeOffer> offers, Offers(state_, membership_));
-  // A job that waits goes on waiting while the nodes are as they were when all were weighed last.
-  const bool changed = weighed_ != offers;
-  weighed_ = offers;
-  for (const state::Job& job : jobs) {
-    const auto it = pending_.find(job.id);
-    Pending* pending = it == pending_.end() ? nullptr : &it->second;
-    if (pending != nullptr && (pending->refused || !changed)) continue;
-    if (pending == nullptr) {
-      GDF_CO_ASSIGN_OR_RETURN(pending, Read(job.id));
+  // Jobs that wait go on waiting while the nodes, and they, are as they were when all were weighed last.
+  if (weighed_ == offers && !others && Now() < plan_again_) co_return absl::OkStatus();
+  schedule::QueuePlan plan = PlanFor(all, offers);
+  weighed_ = std::move(offers);
+  plan_again_ = plan.next.value_or(absl::InfiniteFuture());
+  kept_ = plan.kept;
+  const absl::Status carried = co_await Carry(std::move(plan));
+  if (!carried.ok()) weighed_.reset();
+  co_return carried;
+}
+
+Task<absl::Status> Scheduler::Carry(schedule::QueuePlan plan) {
+  for (const schedule::Placement& placement : plan.placements) {
+    if (placement.verdict != schedule::Verdict::kPending) continue;
+    pending_.at(placement.job).waiting = placement.reason;
+  }
+  std::vector<schedule::NodeOffer> offers = *weighed_;
+  for (const schedule::Placement& placement : plan.placements) {
+    if (placement.verdict == schedule::Verdict::kPending) continue;
+    if (!StillFree(placement, offers)) {  // somebody went, or was taken, meanwhile
+      weighed_.reset();
+      wake_.Push(false);
+      break;
     }
-    std::optional<wire::CommandBody> decision = Decide(job, *pending, offers);
-    if (!decision) continue;
-    absl::StatusOr<wire::CommandResult> result =
-        co_await membership_.Propose(*std::move(decision));
-    if (!result.ok()) {
-      weighed_.reset();  // not this job, nor those after it
-      co_return result.status();
-    }
+    wire::CommandBody decision = ToCommand(placement, pending_.at(placement.job).epoch);
+    absl::StatusOr<wire::CommandResult> result = co_await membership_.Propose(std::move(decision));
+    if (!result.ok()) co_return result.status();
     if (result->status.ok()) {
-      pending_.erase(job.id);
+      pending_.erase(placement.job);
       GDF_CO_ASSIGN_OR_RETURN(offers, Offers(state_, membership_));
       continue;
     }
-    pending->waiting = std::string(result->status.message());
-    pending->refused = true;
+    Pending& pending = pending_.at(placement.job);
+    pending.waiting = std::string(result->status.message());
+    pending.refused = true;
+    weighed_.reset();  // others may have its nodes
+    wake_.Push(false);
   }
   co_return absl::OkStatus();
 }

@@ -21,6 +21,7 @@
 #include "core/net/transport.h"
 #include "core/schedule/losses.h"
 #include "core/schedule/placement.h"
+#include "core/schedule/queue.h"
 #include "core/state/state.h"
 #include "core/wire/membership_messages.h"
 #include "gdfd/jobs/absences.h"
@@ -53,12 +54,20 @@ class Scheduler {
     absl::Status readable;          // why the spec could not be parsed
     config::JobSpec spec;           // `request` points at it
     schedule::JobRequest request;
+    Epoch epoch;                    // of the job
+    NodeId submitter;
+    absl::Time submitted;
     std::string waiting;            // why
     bool refused = false;           // the state did not take the decision
   };
   Task<void> Run();
   Task<absl::Status> Work();
-  Task<absl::Status> PlacePending(std::vector<state::Job> jobs);
+  Task<absl::Status> PlacePending(const std::vector<state::Job>& all);
+  // Reads those of `jobs`, which wait, that are new. Whether there were any, or some wait no more.
+  absl::StatusOr<bool> ReadPending(const std::vector<state::Job>& jobs);
+  schedule::QueuePlan PlanFor(const std::vector<state::Job>& all, const std::vector<schedule::NodeOffer>& offers);
+  // Records the plan's decisions, as long as the nodes are as it found them.
+  Task<absl::Status> Carry(schedule::QueuePlan plan);
   // Ends those of `jobs` that have run for their limits.max_wall_time.
   Task<absl::Status> EndOverdue(const std::vector<state::Job>& jobs);
   Task<absl::Status> EndOverdue(JobId id);
@@ -66,9 +75,6 @@ class Scheduler {
   absl::Time Now() const;             // as commands are stamped
   absl::Duration UntilNext() const;   // until a running job is to be ended, or an absence told
   absl::StatusOr<Pending*> Read(JobId id);
-  // What to record about a pending job; nothing when it waits, with the reason in it.
-  std::optional<wire::CommandBody> Decide(const state::Job& job, Pending& pending,
-                                          const std::vector<schedule::NodeOffer>& offers);
   // Members take a while to find a coordinator that has just started: who was not seen since then is
   // not gone for that.
   bool MayStillCome(const NodeId& node) const;
@@ -89,6 +95,8 @@ class Scheduler {
   std::map<JobId, absl::Time> overdue_at_;  // of the running jobs
   std::map<JobId, std::pair<Epoch, schedule::Losses>> losses_;  // said in that epoch
   std::optional<std::vector<schedule::NodeOffer>> weighed_;  // what all of them were weighed with
+  absl::Time plan_again_ = absl::InfiniteFuture();  // when they are weighed anew though nothing has changed
+  std::vector<NodeId> kept_;  // free nodes that are for one of those that wait
   state::State::WatcherId state_watcher_;
   std::vector<net::Registration> registrations_;
   TaskScope tasks_;

@@ -84,6 +84,16 @@ TEST_CASE("nodes.sites: measured, none, or named") {
   CHECK(named.sites == std::vector<std::vector<std::string>>{{"berlin-1", "berlin 2"}, {"oslo"}});
 }
 
+TEST_CASE("priority: a whole number from -100 to 100") {
+  JobSpec spec = Example("char-gpt.yaml");
+  CHECK(spec.priority == 0);
+  spec.priority = -100;
+  CHECK(ParseJobSpec(ToYaml(spec), "job.yaml")->priority == -100);
+  spec.priority = 101;
+  const absl::Status refused = ParseJobSpec(ToYaml(spec), "job.yaml").status();
+  CHECK(std::string(refused.message()).find("'priority' must be a whole number from -100 to 100, got '101'") != std::string::npos);
+}
+
 TEST_CASE("docs/job-spec.md names every key that a job can have") {
   const std::string doc = ReadFile(std::string(GDF_SOURCE_DIR) + "/docs/job-spec.md");
   std::vector<JobSpec> specs = Examples();

@@ -79,6 +79,55 @@ TEST_CASE("A second job waits for busy nodes and follows when they are free") {
   CHECK(net.Job(second).verdict == wire::Verdict::kSucceeded);
 }
 
+TEST_CASE("Whose jobs have had less is next, and a priority orders one's own") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kSubmitter});
+  REQUIRE(net.Comes([&] { return n2.membership->IsOnline(n1.id()); }));
+  const std::string nodes = "  count: 1\n";
+  const JobId first = net.Submit(n1, JobYaml(nodes));
+  REQUIRE(net.Comes([&] { return net.Job(first).phase == state::JobPhase::kRunning; }));
+  const JobId second = net.Submit(n1, JobYaml(nodes), "a second text");
+  const JobId urgent = net.Submit(n1, JobYaml(nodes) + "priority: 1\n", "a third text");
+  const JobId others = net.Submit(n2, JobYaml(nodes), "a fourth text");
+  REQUIRE(net.Comes([&] { return n1.scheduler->WaitingFor(second).find("it is number 3 of 3 that wait") != std::string::npos; }));
+  CHECK(n1.scheduler->WaitingFor(others).find("it is number 1 of 3 that wait") != std::string::npos);
+  REQUIRE(net.Finishes(second));
+  REQUIRE(net.Finishes(others));
+  REQUIRE(net.Finishes(urgent));
+  CHECK(net.Job(others).started_unix_ms < net.Job(urgent).started_unix_ms);
+  CHECK(net.Job(urgent).started_unix_ms < net.Job(second).started_unix_ms);
+}
+
+TEST_CASE("Free nodes are kept for a job that has waited for long; neither a later job nor a running one gets them") {
+  JobNetwork net;
+  auto& n1 = net.Add(RoleSet::All());
+  auto& n2 = net.Add({Role::kContributor});
+  auto& n3 = net.Add({Role::kContributor});
+  auto& n4 = net.Add({Role::kContributor});
+  net.Crash(n3);
+  net.Crash(n4);
+  REQUIRE(net.Comes([&] { return !n1.membership->IsOnline(n3.id()) && !n1.membership->IsOnline(n4.id()); }));
+  // Led by a node that is away, so that it goes on; it would have n4 in its place.
+  const JobId running = net.Submit(n1, JobYaml(absl::StrCat("  count: 2\n  where: [", n2.id().ToString(), ", ", n3.id().ToString(), ", ", n4.id().ToString(), "]\n")));
+  REQUIRE(net.Do(n1, wire::OpenEpoch{running, Epoch{1}, {std::min(n2.id(), n3.id()), std::max(n2.id(), n3.id())}, n3.id(), "test"}).ok());
+  const JobId large = net.Submit(n1, JobYaml("  count: 3\n"), "a second text");
+  net.Pass(absl::Minutes(65));
+  CHECK(n1.scheduler->WaitingFor(large).find("kept") == std::string::npos);  // two nodes are alive
+  net.Start(n4);
+  REQUIRE(net.Comes([&] { return n1.scheduler->WaitingFor(large).find("2 free nodes are kept for it") != std::string::npos; }));
+  const JobId small = net.Submit(n1, JobYaml("  count: 1\n"), "a third text");
+  REQUIRE(net.Comes([&] { return n1.scheduler->WaitingFor(small).find("kept for j2") != std::string::npos; }));
+  net.Pass(absl::Minutes(10));
+  CHECK(net.Job(small).phase == state::JobPhase::kPending);
+  CHECK(net.Job(running).recruits.empty());
+  CHECK(net.Job(running).members.size() == 2);
+  REQUIRE(net.Do(n1, wire::CancelJob{running, "test"}).ok());
+  REQUIRE(net.Finishes(large));
+  REQUIRE(net.Finishes(small));
+  CHECK(net.Job(large).started_unix_ms < net.Job(small).started_unix_ms);
+}
+
 TEST_CASE("A job that no node has the memory for is refused with the sum") {
   JobNetwork net;
   auto& n1 = net.Add(RoleSet::All(), uint64_t{1} << 20);
