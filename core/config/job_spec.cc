@@ -192,6 +192,10 @@ void Write(YamlWriter* w, const RoundsSpec& r) {
   w->Int("rollbacks", r.anomalies.rollbacks);
   w->Close();
   w->Bool("steps_by_speed", r.steps_by_speed);
+  w->Open("late");
+  w->Number("after", r.late.after);
+  w->Number("weight", r.late.weight);
+  w->Close();
   w->Int("validate_every", r.validate_every);
   w->Int("validate_batches", r.validate_batches);
   w->Plain("round_deadline", PrintDuration(r.round_deadline));

@@ -120,6 +120,14 @@ struct AnomaliesSpec {
   bool operator==(const AnomaliesSpec&) const = default;
 };
 
+// What a round does about members that train for longer than others (rounds/lead_training.cc).
+struct LateSpec {
+  double after = 0;     // times what the quorum needed: then the round goes on without the others' deltas; 0: it waits
+  double weight = 0.5;  // λ, [0, 1]: a delta that comes s rounds later counts λ^s; 0: it is dropped
+
+  bool operator==(const LateSpec&) const = default;
+};
+
 struct RoundsSpec {
   int64_t inner_steps = 1;  // H: from one exchange of a parameter to its next
   int64_t fragments = 1;    // of θ, one of which each round exchanges; divides H
@@ -134,6 +142,7 @@ struct RoundsSpec {
   double clip_delta_norm = 0;      // L2 norm of Δ (with its residual); 0: not clipped
   AnomaliesSpec anomalies;
   bool steps_by_speed = false;     // slower nodes take fewer of a round's steps
+  LateSpec late;
   int64_t validate_every = 1;      // rounds; also after the last
   int64_t validate_batches = 100;  // of batch_size sequences; 0: the whole held-out part
   absl::Duration round_deadline = absl::Minutes(30);  // start to commit; late nodes are left out

@@ -347,6 +347,7 @@ class JobParser {
     rounds_.Number("clip_delta_norm", Need::kOptional, {0, 1e6}, &r.clip_delta_norm);
     ReadAnomalies(rounds_.Map("anomalies", Need::kOptional));
     rounds_.Bool("steps_by_speed", Need::kOptional, &r.steps_by_speed);
+    ReadLate(rounds_.Map("late", Need::kOptional));
     r.validate_every = r.fragments;
     rounds_.Int("validate_every", Need::kOptional, {1, kMaxSteps}, &r.validate_every);
     rounds_.Int("validate_batches", Need::kOptional, {0, kMaxSteps}, &r.validate_batches);
@@ -366,6 +367,20 @@ class JobParser {
     map.Int("node_rounds", Need::kOptional, {0, AnomaliesSpec::kWindow}, &a.node_rounds);
     map.Int("model_rounds", Need::kOptional, {0, 1000}, &a.model_rounds);
     map.Int("rollbacks", Need::kOptional, {0, AnomaliesSpec::kMostRollbacks}, &a.rollbacks);
+    map.Finish();
+  }
+
+  void ReadLate(YamlMap map) {
+    LateSpec& late = spec_.rounds.late;
+    map.Number("after", Need::kOptional, {0, 1000}, &late.after);
+    if (late.after != 0 && late.after < 1) {
+      map.Reject("after", absl::StrFormat("must be 0 or at least 1, got %s", FormatNumber(late.after)));
+    }
+    if (!spec_.rounds.error_feedback) late.weight = 0;  // nothing is carried to a later delta
+    map.Number("weight", Need::kOptional, {0, 1}, &late.weight);
+    if (!spec_.rounds.error_feedback && late.weight > 0) {
+      map.Reject("weight", "must be 0 where rounds.error_feedback is false: nothing is carried to a later round");
+    }
     map.Finish();
   }
 

@@ -1,4 +1,4 @@
-// The stages of a round as its lead has the members do them: training, the exchanges, signing, the commit.
+// The stages of a round as its lead has the members do them, after training: the exchanges, signing, the commit.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,103 +19,9 @@ namespace {
 
 constexpr int kMaxAttempts = 8;      // exchanges of one round
 constexpr int kMaxSuspicion = 3;     // a member that others miss this often is left out
-constexpr double kMaxLateness = 0.05;  // of a training: who begins later leaves this round to the others
 constexpr uint32_t kAttemptBlock = 1024;  // attempts reserved by one write
 
 }  // namespace
-
-Task<absl::StatusOr<RoundLead::Trained>> RoundLead::Train() {
-  GDF_CO_RETURN_IF_ERROR(CheckMajority());
-  const std::vector<NodeId> nodes = Alive();
-  std::vector<Task<Reply>> asking;
-  const std::vector<int64_t> steps = DealSteps(nodes);
-  for (size_t i = 0; i < nodes.size(); ++i) asking.push_back(TrainOn(nodes[i], steps[i]));
-  std::vector<Reply> replies = co_await WhenAll(env_.executor, std::move(asking));
-  Trained trained;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto* report = replies[i].ok() ? std::get_if<wire::RoundReport>(&*replies[i]) : nullptr;
-    if (report == nullptr) {
-      Lose(nodes[i], replies[i].ok() ? absl::InvalidArgumentError("answered a plan with something else")
-                                     : replies[i].status());
-      continue;
-    }
-    wire::RoundReport kept = *report;
-    if (kept.refused.empty() && (kept.tokens == 0 || kept.tokens > MaxTokens())) {
-      kept.refused = absl::StrCat("claims ", kept.tokens, " tokens, expected 1 to ", MaxTokens());
-      kept.at_fault = true;
-    }
-    if (!kept.refused.empty()) {
-      TellWithout(nodes[i], kept.refused);
-      if (kept.at_fault) Strike(nodes[i], kept.refused);
-    }
-    trained.reports.emplace(nodes[i], std::move(kept));
-  }
-  LeaveOut(trained);
-  GDF_CO_RETURN_IF_ERROR(CheckMajority());
-  co_return trained;
-}
-
-void RoundLead::TellWithout(const NodeId& node, const std::string& why) {
-  member_.Event(wire::Severity::kWarning,
-                absl::StrCat(RoundName(position_.round), " is without the delta of node ", node.Short(), ": ", why));
-}
-
-void RoundLead::LeaveOut(Trained& trained) {
-  for (const auto& [node, report] : trained.reports) {
-    if (report.refused.empty()) trained.deltas.push_back({node, report.steps, report.delta_norm, report.mean_loss});
-  }
-  trained.left_out = member_.anomalies().Judge(Fragment(), trained.deltas);
-  for (const auto& [node, why] : trained.left_out) {
-    TellWithout(node, why);
-    Strike(node, why);
-  }
-}
-
-void RoundLead::Strike(const NodeId& node, const std::string& why) {
-  std::optional<std::string> often = member_.anomalies().Strike(node, position_.round, why);
-  if (often) at_fault_[node] = *std::move(often);
-}
-
-std::vector<int64_t> RoundLead::DealSteps(absl::Span<const NodeId> nodes) const {
-  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
-  const int64_t whole = steps.until - steps.from;
-  return env_.spec.rounds.steps_by_speed ? member_.step_shares().Deal(nodes, whole) : std::vector<int64_t>(nodes.size(), whole);
-}
-
-Task<RoundLead::Reply> RoundLead::TrainOn(NodeId node, int64_t num_steps) {
-  wire::RoundPlan plan;
-  plan.tag = Tag();
-  plan.start_theta = position_.theta;
-  plan.seed = env_.spec.train.seed;
-  const config::RoundSteps steps = config::StepsOfRound(env_.spec, static_cast<int64_t>(position_.round.value));
-  plan.from_step = static_cast<uint64_t>(steps.from);
-  plan.until_step = static_cast<uint64_t>(steps.from + num_steps);
-  plan.member_index = static_cast<uint32_t>(
-      std::find(epoch_.members.begin(), epoch_.members.end(), node) - epoch_.members.begin());
-  plan.num_members = static_cast<uint32_t>(epoch_.members.size());
-  plan.cursor = position_.cursor;
-  plan.codec = Codec();
-  plan.deadline = env_.spec.rounds.round_deadline;
-  Reply reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
-  if (absl::IsFailedPrecondition(reply.status()) && node != env_.transport.self()) {
-    // It was away, or is new: it enters again, fetches θ_t, and trains if that keeps nobody waiting.
-    const wire::Enter enter{env_.job, epoch_};
-    (co_await Ask(node, enter, env_.timings.call)).IgnoreError();
-    wire::SyncState sync{Tag(), position_, Alive(), true, commit_};
-    const absl::Duration begun = Now();
-    Reply synced = co_await Ask(node, std::move(sync), env_.timings.persist);
-    GDF_CO_RETURN_IF_ERROR(synced.status());
-    if (Now() - begun > kMaxLateness * member_.training_time()) {
-      wire::RoundReport without;
-      without.tag = plan.tag;
-      without.refused = "it fetched the parameters while the others trained";
-      without.cursor = position_.cursor;
-      co_return wire::RoundReply(std::move(without));
-    }
-    reply = co_await Ask(node, plan, env_.spec.rounds.round_deadline);
-  }
-  co_return reply;
-}
 
 // Who contributes to the second pass counts: a mean of the others' factors is still one of their deltas, as the
 // first pass's mean only says in which space (docs/formats/low-rank.md). So a member that is lost between them is no matter.
@@ -193,17 +99,19 @@ Task<absl::StatusOr<RoundLead::Combined>> RoundLead::Combine(const Trained& trai
     GDF_CO_RETURN_IF_ERROR(judged.status());
     if (judged->has_value()) {
       Combined combined = **std::move(judged);
-      for (const auto& [node, report] : trained.reports) {
-        if (node == env_.transport.self() || combined.receipt.result.cursor < position_.cursor) {
-          combined.receipt.result.cursor = std::max(report.cursor, position_.cursor);
-        }
-      }
+      combined.receipt.result.cursor = std::max(CursorOf(trained), position_.cursor);
       co_return combined;
     }
   }
   co_return absl::UnavailableError(absl::StrCat("the exchange of ", RoundName(position_.round), " did not succeed in ",
                                                 kMaxAttempts, " attempts or ", HumanDuration(env_.spec.rounds.round_deadline),
                                                 exchange_failure_.empty() ? "" : "; last: ", exchange_failure_));
+}
+
+// The lead's own word, or of those that it does not wait for the first's.
+wire::DataCursor RoundLead::CursorOf(const Trained& trained) const {
+  const auto own = trained.reports.find(env_.transport.self());
+  return own != trained.reports.end() ? own->second.cursor : trained.reports.begin()->second.cursor;
 }
 
 Task<absl::Status> RoundLead::NextAttempt() {

@@ -151,6 +151,8 @@ class JobMember::Impl {
   Task<absl::Status> TakeDelayedSteps(Training& training);
   Task<absl::StatusOr<train::RunResult>> RunWorker(train::RunRequest run);
   train::EmitRequest EmitOf(const Training& training) const;
+  float FeedbackOf(const Training& training) const;  // β of its fragment's residual
+  Task<absl::Status> SettleDelta(train::Settlement settlement);  // of unsettled_
   // The mean of [num_values], of which this node's part is `packed` if it has tokens.
   Task<absl::StatusOr<tensor::FlatBuffer>> Exchange(wire::ExchangeStart start, Buffer packed, uint64_t num_values,
                                                     wire::Prepared* prepared);
@@ -213,6 +215,7 @@ class JobMember::Impl {
 
   std::optional<wire::StateId> worker_state_;  // what the worker's parameters began from
   std::optional<RoundId> unsettled_;           // round of an Emit that is not settled
+  std::map<uint64_t, RoundId> carried_;        // by fragment: of the newest delta that waits whole in its residual
   StepTotals unreported_;
 
   std::map<std::string, int, std::less<>> unsaved_;  // what, and how often in a row

@@ -186,7 +186,8 @@ absl::Status JobMember::Impl::CheckPlan(const wire::RoundPlan& plan) const {
   }
   const int64_t round = static_cast<int64_t>(plan.tag.round.value);
   const config::RoundSteps steps = config::StepsOfRound(env_.spec, round);
-  const bool fewer = env_.spec.rounds.steps_by_speed && plan.from_step < plan.until_step && plan.until_step < static_cast<uint64_t>(steps.until);
+  const bool by_speed = env_.spec.rounds.steps_by_speed || env_.spec.rounds.late.after > 0;
+  const bool fewer = by_speed && plan.from_step < plan.until_step && plan.until_step < static_cast<uint64_t>(steps.until);
   if (round >= config::NumRounds(env_.spec) || plan.from_step != static_cast<uint64_t>(steps.from) ||
       (plan.until_step != static_cast<uint64_t>(steps.until) && !fewer)) {
     return absl::InvalidArgumentError(absl::StrCat("the plan's steps ", plan.from_step, " to ", plan.until_step,

@@ -218,17 +218,38 @@ train::EmitRequest JobMember::Impl::EmitOf(const Training& training) const {
   emit.fragment = FragmentOf(training.round);
   emit.num_values = fragments_->size(emit.fragment);
   emit.codec = codecs_[training.codec]->spec();
-  emit.beta = static_cast<float>(env_.spec.rounds.error_feedback ? env_.spec.rounds.error_feedback_beta : 0);
+  emit.beta = FeedbackOf(training);
   emit.max_norm = env_.spec.rounds.clip_delta_norm;
   return emit;
+}
+
+// Where late deltas are used, one that waits counts less with every round that has passed: λ^s (as FedAsync weighs staleness,
+// Xie et al., arXiv:1903.03934).
+float JobMember::Impl::FeedbackOf(const Training& training) const {
+  const config::RoundsSpec& rounds = env_.spec.rounds;
+  double beta = rounds.error_feedback ? rounds.error_feedback_beta : 0;
+  const auto carried = carried_.find(FragmentOf(training.round));
+  if (rounds.late.after > 0 && carried != carried_.end() && carried->second < training.round) {
+    beta *= std::pow(rounds.late.weight, static_cast<double>(training.round.value - carried->second.value));
+  }
+  return static_cast<float>(beta);
+}
+
+Task<absl::Status> JobMember::Impl::SettleDelta(train::Settlement settlement) {
+  const RoundId round = *std::exchange(unsettled_, std::nullopt);
+  if (settlement == train::Settlement::kKept) {
+    carried_[FragmentOf(round)] = round;
+  } else {
+    carried_.erase(FragmentOf(round));
+  }
+  co_return co_await env_.worker.Settle(round, settlement);
 }
 
 // Step 1: the worker starts from θ_t; what it emitted before was not applied.
 Task<absl::Status> JobMember::Impl::ApplyToWorker() {
   if (unsettled_) {
-    const absl::Status settled = co_await env_.worker.Settle(*unsettled_, train::Settlement::kKept);
+    const absl::Status settled = co_await SettleDelta(train::Settlement::kKept);
     GDF_CO_RETURN_IF_ERROR(settled);
-    unsettled_.reset();
   }
   if (worker_state_ == state_->id) co_return absl::OkStatus();
   unreported_ = {};  // steps that are given up
@@ -461,10 +482,7 @@ void JobMember::Impl::SettleTraining() {
 Task<void> JobMember::Impl::SettleWorker(std::shared_ptr<const Training> training, train::Settlement settlement) {
   AsyncLock::Hold hold = co_await worker_lock_.Acquire();
   absl::Status status = absl::OkStatus();
-  if (training && unsettled_ == training->round) {
-    status = co_await env_.worker.Settle(training->round, settlement);
-    unsettled_.reset();
-  }
+  if (training && unsettled_ == training->round) status = co_await SettleDelta(settlement);
   const bool goes_on = training && training->goes_on && commit_ && training->IsOf(commit_->receipt);
   if (status.ok() && goes_on) {
     status = co_await ApplyFragments(FragmentOf(training->round), 1, env_.spec.rounds.mixing);

@@ -29,7 +29,8 @@ RoundLead::RoundLead(JobMember::Impl& member, wire::EpochRecord epoch)
       epoch_(std::move(epoch)),
       summaries_(env_.executor),
       scope_(env_.executor),
-      tells_(env_.executor) {}
+      tells_(env_.executor),
+      planned_(env_.executor) {}
 
 absl::Duration RoundLead::Now() const { return env_.executor.clock().Monotonic(); }
 

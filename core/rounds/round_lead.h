@@ -44,6 +44,12 @@ class RoundLead {
     wire::ReportJob report;
     std::optional<OneShot<absl::StatusOr<train::EvalResult>>> validation;
   };
+  // What a member was last asked to train for.
+  struct Plan {
+    RoundId round;
+    bool fetches = false;  // the parameters first
+    std::optional<Reply> reply = {};
+  };
   struct Loss {
     absl::Status why;
     absl::Duration until;  // it keeps its place in the epoch, as it may come back
@@ -73,17 +79,27 @@ class RoundLead {
   Task<void> AwaitReports();
   Task<absl::Status> Finish(absl::Status verdict);
 
-  // lead_stages.cc
+  // lead_training.cc
   Task<absl::StatusOr<Trained>> Train();
+  void Take(const NodeId& node, const Reply& reply, Trained* trained);
+  void SettlePlans();
+  // Keeps what `node` answers to its plan.
+  Task<void> Follow(NodeId node, int64_t num_steps);
+  Task<void> AwaitTraining(absl::Span<const NodeId> nodes, absl::Duration begun);
+  void TellLate(const NodeId& node);
   // `num_steps`: of this round's, the first that the node takes.
   Task<Reply> TrainOn(NodeId node, int64_t num_steps);
-  // By member: all of the round's, or fewer for slower ones.
-  std::vector<int64_t> DealSteps(absl::Span<const NodeId> nodes) const;
+  // By member: all of the round's, or fewer for slower ones. Who is as fast as the others is late no more.
+  std::vector<int64_t> DealSteps(absl::Span<const NodeId> nodes);
   // Notes which deltas are wrong: the mean is to be without them.
   void LeaveOut(Trained& trained);
   // `node` is at fault in this round.
   void Strike(const NodeId& node, const std::string& why);
   void TellWithout(const NodeId& node, const std::string& why);
+
+  // lead_stages.cc
+  // Where the data of the round after begins.
+  wire::DataCursor CursorOf(const Trained& trained) const;
   // Both passes, where rounds have two.
   Task<absl::StatusOr<Combined>> Exchange(const Trained& trained);
   // One pass; `first`: what the first one came to, if this is the second.
@@ -159,6 +175,9 @@ class RoundLead {
   std::set<NodeId> alive_;
   std::map<NodeId, Loss> lost_;
   std::map<NodeId, int> suspicion_;       // how often others missed it
+  std::map<NodeId, Plan> plans_;          // of a round before: it still trains for that
+  std::optional<OneShot<bool>> reported_;  // that one of them has an answer
+  std::set<NodeId> late_;                 // as told, and slower than others since
   uint64_t bytes_sent_ = 0;               // of the round just committed
   uint64_t bytes_received_ = 0;
   std::string sites_;                     // by which exchanges go, as told
@@ -171,6 +190,7 @@ class RoundLead {
   int unreported_ = 0;                    // of them, and the one in the report's hands
   TaskScope scope_;
   TaskScope tells_;  // nobody waits for them
+  TaskScope planned_;
 };
 
 }  // namespace gdf::rounds

@@ -71,13 +71,18 @@ std::string RunChaos(uint64_t seed, const std::function<void(const std::string&)
     Factorise(factors, options);
   }
   options.returns = SeededRng(MixSeed(seed, 0x72657475726e)).Below(3) != 1;
+  SeededRng late(MixSeed(seed, 0x6c617465));
+  if (late.Below(3) == 0) options.late = {.after = 1 + late.Unit(), .weight = static_cast<double>(late.Below(3)) / 2};
   SimJob job(seed, options);
+  if (options.late.after > 0) {
+    job.set_step_time(static_cast<int>(late.Below(static_cast<uint64_t>(options.nodes))), 4 * SimWorkerOptions{}.step_time);
+  }
   if (say) {
     say(absl::StrCat(options.nodes, " nodes, at least ", options.min_nodes, "; ", options.rounds, " rounds of ",
                      options.inner_steps, " steps, ", options.delay_steps, " of them delay; ", options.num_params,
                      " parameters in ", options.fragments, " fragments as ",
                      options.rank > 0 ? config::PowerSgdName(options.rank) : options.codecs.back().ToString(), "; ",
-                     options.sites.size(), " sites", options.returns ? "; nodes that drop out come back" : ""));
+                     options.sites.size(), " sites", options.late.after > 0 ? "; one is slow, and not waited for" : "", options.returns ? "; nodes that drop out come back" : ""));
     job.set_say(say);
   }
   Faults faults(job, rng, say);

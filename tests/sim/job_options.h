@@ -29,6 +29,7 @@ struct JobOptions {
   std::vector<std::vector<std::string>> sites = {};  // of "node0", ...; none: one level. The codec is fp32
   std::vector<std::pair<int, int>> near = {};  // nodes on one local network: sites are measured
   bool steps_by_speed = false;
+  config::LateSpec late = {};
   int64_t checkpoint_every = 1;
   absl::Duration round_deadline = absl::Minutes(2);
   bool returns = false;  // nodes that dropped out stand by, and are members again from the round after the next report on

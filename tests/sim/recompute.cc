@@ -129,19 +129,22 @@ std::string Recompute::CheckFactors(const CommittedRound& before, const Committe
     if (!Steps(before, round, mean) || carried.subspan(carried.size() - right.size()) != absl::MakeConstSpan(right)) {
       continue;
     }
-    if (IsFirstPass(receipt.tag, receipt.contributions[0].tokens, begun.given)) return "";
+    if (IsFirstPass(receipt.tag.round, begun.given)) return "";
     return absl::StrCat("the factors of ", receipt.tag.ToString(), " are the mean of no first passes\n");
   }
   return absl::StrCat("the result of ", receipt.tag.ToString(), " is not what its contributions' factors give\n");
 }
 
-// Of some of the nodes, each with one of the first passes that it packed; all trained on as many tokens.
-bool Recompute::IsFirstPass(const wire::RoundTag& tag, uint64_t tokens, const std::vector<float>& mean) const {
+// Of some of the nodes, each with one of the first passes that it packed, of as many tokens as the newest.
+bool Recompute::IsFirstPass(RoundId round, const std::vector<float>& mean) const {
   std::vector<std::vector<const Buffer*>> choices;  // of each node; null: it is not among them
+  std::vector<float> weights;
   for (const NodeId& node : nodes_) {
     choices.push_back({nullptr});
-    const auto packed = journal_.find({node, tag.round});
+    weights.push_back(0);
+    const auto packed = journal_.find({node, round});
     if (packed == journal_.end()) continue;
+    weights.back() = static_cast<float>(inner_.tokens.at({node, round}));
     for (const Buffer& one : packed->second) choices.back().push_back(&one);
   }
   std::vector<size_t> pick(choices.size());
@@ -151,9 +154,8 @@ bool Recompute::IsFirstPass(const wire::RoundTag& tag, uint64_t tokens, const st
     for (size_t i = 0; i < pick.size(); ++i) {
       if (choices[i][pick[i]] == nullptr) continue;
       const auto* values = reinterpret_cast<const float*>(choices[i][pick[i]]->span().data());
-      const float weight = static_cast<float>(tokens);
-      for (size_t k = 0; k < sum.size(); ++k) sum[k] = sum[k] + weight * values[k];
-      total = total + weight;
+      for (size_t k = 0; k < sum.size(); ++k) sum[k] = sum[k] + weights[i] * values[k];
+      total = total + weights[i];
     }
     for (float& value : sum) value = value / total;
     if (total > 0 && sum == mean) return true;

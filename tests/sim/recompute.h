@@ -22,8 +22,8 @@ class Recompute {
  public:
   // All of them outlive it.
   Recompute(const JobOptions& options, const config::JobSpec& spec, const EmitJournal& journal,
-            const ProjectionJournal& projections, const std::vector<NodeId>& nodes)
-      : options_(options), spec_(spec), journal_(journal), projections_(projections), nodes_(nodes) {}
+            const ProjectionJournal& projections, const InnerJournal& inner, const std::vector<NodeId>& nodes)
+      : options_(options), spec_(spec), journal_(journal), projections_(projections), inner_(inner), nodes_(nodes) {}
 
   // What is wrong with `round`, which follows on `before`; or nothing.
   std::string Check(const CommittedRound& before, const CommittedRound& round) const;
@@ -34,12 +34,13 @@ class Recompute {
   absl::Span<const float> OuterMomentum(const checkpoint::OuterState& state) const;
   // Is it what the outer step makes of this mean?
   bool Steps(const CommittedRound& before, const CommittedRound& round, absl::Span<const float> mean) const;
-  bool IsFirstPass(const wire::RoundTag& tag, uint64_t tokens, const std::vector<float>& mean) const;
+  bool IsFirstPass(RoundId round, const std::vector<float>& mean) const;
 
   const JobOptions& options_;
   const config::JobSpec& spec_;
   const EmitJournal& journal_;
   const ProjectionJournal& projections_;
+  const InnerJournal& inner_;
   const std::vector<NodeId>& nodes_;  // in the order of sums
 };
 

@@ -32,6 +32,7 @@ config::JobSpec MakeSpec(const JobOptions& options, uint64_t seed) {
   spec.rounds.error_feedback = options.rank > 0 || options.codecs.back().kind != config::CodecKind::kFp32;
   spec.rounds.round_deadline = options.round_deadline;
   spec.rounds.steps_by_speed = options.steps_by_speed;
+  spec.rounds.late = options.late;
   spec.nodes.min = options.min_nodes;
   spec.nodes.site_source = !options.near.empty()    ? config::SiteSource::kMeasured
                            : options.sites.empty() ? config::SiteSource::kNone

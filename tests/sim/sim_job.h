@@ -107,6 +107,7 @@ class SimJob {
   const std::string& reason() const { return finish_->reason; }
   const wire::EpochRecord& epoch() const { return epochs_.back(); }
   const std::vector<wire::ReportJob>& reports() const { return reports_; }
+  const EmitJournal& journal() const { return journal_; }
   const std::vector<wire::JobEvent>& events() const { return events_; }
   // Who was taken out for good, and why.
   const std::map<NodeId, std::string>& excluded() const { return excluded_; }
@@ -194,7 +195,7 @@ class SimJob {
   std::function<bool(int)> sees_offline_ = [this](int node) { return !Up(node); };
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<NodeId> ids_;  // of nodes_
-  const Recompute recompute_{options_, spec_, journal_, projections_, ids_};
+  const Recompute recompute_{options_, spec_, journal_, projections_, inner_states_, ids_};
   std::unique_ptr<Invariants> invariants_;
 };
 

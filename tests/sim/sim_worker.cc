@@ -157,7 +157,7 @@ Task<absl::StatusOr<train::RunResult>> SimWorker::Run(train::RunRequest request)
   }
   if (result.steps > 0) result.mean_loss /= static_cast<double>(result.steps);
   result.step = step_;
-  result.tokens = result.steps * options_.tokens_per_step;
+  result.tokens = tokens_ = result.steps * options_.tokens_per_step;
   result.compute = executor_.clock().Monotonic() - begin;
   result.cursor = stream_.cursor;
   result.cursor.position += (request.claim_until_step.value_or(step_) - step_) * stream_.num_members;
@@ -238,7 +238,10 @@ Task<absl::StatusOr<train::EmitResult>> SimWorker::Emit(train::EmitRequest reque
   result.packed = Buffer(std::move(packed));
   result.norm = part.low_rank ? part.low_rank->last_norm() : part.feedback->last_norm();
   (*journal_)[{options_.node, request.round}].push_back(result.packed);
-  if (options_.inner_states) options_.inner_states->settled.erase({options_.node, request.round});
+  if (options_.inner_states) {
+    options_.inner_states->tokens[{options_.node, request.round}] = tokens_;
+    options_.inner_states->settled.erase({options_.node, request.round});
+  }
   co_return result;
 }
 

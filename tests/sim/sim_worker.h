@@ -32,11 +32,12 @@ struct Projection {
 };
 using ProjectionJournal = std::map<std::pair<NodeId, RoundId>, std::vector<Projection>>;
 
-// Inner states that were saved, as digests by node, and what was put back without having been; what became of the newest
-// delta of a node and round, where its worker was told.
+// Inner states that were saved, as digests by node, and what was put back without having been. Of the newest delta of a node
+// and round: the tokens of its steps, and what became of it, where its worker was told.
 struct InnerJournal {
   std::map<NodeId, std::set<Digest>> saved;
   std::vector<std::string> wrong;
+  std::map<std::pair<NodeId, RoundId>, int64_t> tokens;
   std::map<std::pair<NodeId, RoundId>, train::Settlement> settled;
 };
 
@@ -119,6 +120,7 @@ class SimWorker : public train::WorkerSession {
   const train::Fragments fragments_;
   std::vector<Part> parts_;
   std::optional<RoundId> applied_;
+  int64_t tokens_ = 0;  // of the last Run
   int64_t step_ = 0;
   train::DataStream stream_;
   std::vector<float> velocity_;

@@ -342,8 +342,11 @@ TEST_CASE("job.yaml: all problems are told at once, in the order of the file") {
   CHECK(last == "job.yaml: and 10 more");
 }
 
-TEST_CASE("job.yaml: anomalies") {
+TEST_CASE("job.yaml: anomalies and late nodes") {
   CheckAll({
+      {"  codec: int8", "  codec: int8\n  late: {after: 0.5}", "job.yaml:17:17: 'rounds.late.after' must be 0 or at least 1, got 0.5"},
+      {"  codec: int8", "  codec: int8\n  error_feedback: false\n  late: {after: 2, weight: 0.5}",
+       "job.yaml:18:28: 'rounds.late.weight' must be 0 where rounds.error_feedback is false: nothing is carried to a later round"},
       {"  codec: int8", "  codec: int8\n  anomalies: {delta_norm: 1.5}",
        "job.yaml:17:27: 'rounds.anomalies.delta_norm' must be 0 or at least 2, got 1.5"},
       {"  codec: int8", "  codec: int8\n  anomalies: {node_rounds: 21}",
