@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -182,10 +183,14 @@ absl::StatusOr<std::optional<RoundLead::Combined>> RoundLead::Judge(const std::v
   if (results.size() > 1 && result_of.size() == members.size()) {
     const auto& one = *results.begin();
     const auto& other = *results.rbegin();
-    return absl::DataLossError(absl::StrCat("the members do not agree on the result of ", RoundName(position_.round),
-                                            ": those of node ", one.second.begin()->first.Short(), " and node ",
-                                            other.second.begin()->first.Short(), " differ in ",
-                                            Difference(one.first, other.first, fragments)));
+    const std::string why = absl::StrCat("the members do not agree on the result of ", RoundName(position_.round),
+                                         ": those of node ", one.second.begin()->first.Short(), " and node ",
+                                         other.second.begin()->first.Short(), " differ in ",
+                                         Difference(one.first, other.first, fragments));
+    if (!std::exchange(disagree_, true)) {
+      member_.Event(wire::Severity::kError, absl::StrCat("waiting: ", why, "; all check their parameters and try again"));
+    }
+    return absl::UnavailableError(why);
   }
   for (const auto& [node, times] : suspicion_) {
     if (times >= kMaxSuspicion && node != env_.transport.self()) {
@@ -241,6 +246,9 @@ Task<absl::Status> RoundLead::Commit(wire::Commit commit) {
   }
   progress_at_ = Now();
   failures_ = 0;
+  if (std::exchange(disagree_, false)) {
+    member_.Event(wire::Severity::kInfo, absl::StrCat("the members agree on the result of ", RoundName(position_.round), " now"));
+  }
   position_ = commit.receipt.result;
   commit_ = std::move(commit);
   co_return absl::OkStatus();

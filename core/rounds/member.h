@@ -133,6 +133,7 @@ class JobMember::Impl {
   absl::Status Admit(const NodeId& from, const wire::RoundRequest& request) const;
   Task<Reply> OnEnter(wire::Enter enter);
   Task<Reply> OnSync(wire::SyncState sync);
+  Task<Reply> VerifyState(wire::SyncState sync);  // holding state_lock_
   Task<Reply> OnPlan(wire::RoundPlan plan);
   Task<void> Establish();
   Task<Reply> OnExchange(wire::ExchangeStart start);

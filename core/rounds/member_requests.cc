@@ -126,7 +126,10 @@ absl::Status JobMember::Impl::CheckCommit(const wire::Commit& commit) const {
 
 Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState sync) {
   AsyncLock::Hold hold = co_await state_lock_.Acquire();
-  if (sync.install && state_->id == sync.target) co_return wire::RoundReply(wire::Done{});
+  if (sync.install && state_->id == sync.target) {
+    if (!sync.verify) co_return wire::RoundReply(wire::Done{});
+    co_return co_await VerifyState(std::move(sync));
+  }
   if (!sync.install && sync.target.round != state_->id.round.next()) {
     co_return absl::FailedPreconditionError(absl::StrCat("round ", sync.target.round.value, " does not follow round ",
                                                          state_->id.round.value));
@@ -175,6 +178,25 @@ Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::OnSync(wire::SyncState s
   prepared_.reset();
   first_pass_.reset();
   if (training_) SettleTraining();
+  co_return wire::RoundReply(wire::Done{});
+}
+
+// Memory may have changed what its digests were computed of. What follows from it is given up; what was signed has digests of
+// its own.
+Task<absl::StatusOr<wire::RoundReply>> JobMember::Impl::VerifyState(wire::SyncState sync) {
+  activity_ = "checking its parameters";
+  auto verify = [state = state_] { return checkpoint::VerifyDigests(*state); };
+  const absl::Status intact = co_await RunOn(env_.pool, env_.executor, std::move(verify));
+  if (intact.ok()) co_return wire::RoundReply(wire::Done{});
+  Event(wire::Severity::kError, absl::StrCat("the state of round ", state_->id.round.value, " is damaged in this node's memory (",
+                                             intact.message(), "): it is fetched again"));
+  absl::StatusOr<OuterStateDraft> fetched = co_await FetchState(env_, sync.target, num_momentum(), std::move(sync.sources));
+  GDF_CO_RETURN_IF_ERROR(fetched.status());
+  state_ = *std::move(fetched);
+  worker_state_.reset();
+  first_pass_.reset();
+  if (training_) training_->left_out = true;
+  SettleTraining();
   co_return wire::RoundReply(wire::Done{});
 }
 

@@ -160,7 +160,8 @@ Task<absl::Status> RoundLead::FetchPosition(const std::vector<NodeId>& holders) 
 }
 
 // The lead has this state first; then who holds another one fetches it from those that have it, unless enough do already:
-// then nobody waits for that, and a node that has just joined fetches while the others train (TrainOn).
+// then nobody waits for that, and a node that has just joined fetches while the others train (TrainOn). Where what follows from
+// it differs, those that have it check that they do.
 Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
   const NodeId self = env_.transport.self();
   std::vector<NodeId> behind, holders;
@@ -176,8 +177,12 @@ Task<absl::Status> RoundLead::BringTogether(const Answers& answers) {
     GDF_CO_RETURN_IF_ERROR(fetched);
     holders.push_back(self);
   }
-  if (holders.size() >= Quorum()) co_return CheckMajority();
-  const wire::SyncState sync{Tag(), position_, std::move(holders), true, commit_};
+  if (disagree_) {
+    behind = Alive();
+  } else if (holders.size() >= Quorum()) {
+    co_return CheckMajority();
+  }
+  const wire::SyncState sync{Tag(), position_, std::move(holders), true, commit_, disagree_};
   const auto same = [sync](const NodeId&) { return sync; };
   Replies replies = co_await AskAll(behind, same, env_.timings.persist);
   for (const auto& [node, reply] : replies) {

@@ -174,6 +174,7 @@ class RoundLead {
   int failures_ = 0;                      // of rounds, since then
   std::set<NodeId> alive_;
   std::map<NodeId, Loss> lost_;
+  bool disagree_ = false;                 // the members do, on the result of this round, with no majority to go by
   std::map<NodeId, int> suspicion_;       // how often others missed it
   std::map<NodeId, Plan> plans_;          // of a round before: it still trains for that
   std::optional<OneShot<bool>> reported_;  // that one of them has an answer

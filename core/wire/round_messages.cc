@@ -174,6 +174,7 @@ absl::Status Get(const pb::SyncState& in, SyncState* out) {
   GDF_RETURN_IF_ERROR(GetNodes("sync.sources", in.sources(), &out->sources));
   out->install = in.install();
   if (in.has_commit()) GDF_RETURN_IF_ERROR(Get(in.commit(), &out->commit.emplace()));
+  out->verify = in.verify();
   return absl::OkStatus();
 }
 

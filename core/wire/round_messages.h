@@ -123,6 +123,7 @@ struct SyncState {
   std::vector<NodeId> sources;  // that hold it
   bool install = false;
   std::optional<Commit> commit;  // of target, when it was committed by one
+  bool verify = false;           // even where it is the committed state already: the members do not agree on what follows it
   bool operator==(const SyncState&) const = default;
 };
 

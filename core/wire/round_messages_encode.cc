@@ -79,6 +79,7 @@ struct RequestWriter {
     for (const NodeId& node : in.sources) Put(node, sync->add_sources());
     sync->set_install(in.install);
     if (in.commit) Put(*in.commit, sync->mutable_commit());
+    sync->set_verify(in.verify);
   }
   void operator()(const RoundPlan& in) {
     pb::RoundPlan* plan = out.mutable_plan();

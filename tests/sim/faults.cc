@@ -214,7 +214,7 @@ void Faults::UndoAll() {
 // no majority to tell by.
 bool Faults::Explain(std::string_view reason) const {
   return absl::StartsWith(ToAbsl(reason), "no member has a delta") ||
-         (was_hostile_ && absl::StartsWith(ToAbsl(reason), "the members do not agree on the result"));
+         (was_hostile_ && absl::StrContains(ToAbsl(reason), "; last: the members do not agree on the result"));
 }
 
 }  // namespace gdf::sim

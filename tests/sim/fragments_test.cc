@@ -176,16 +176,55 @@ TEST_CASE("a node whose outer step is another is told which fragment differs, an
   CHECK(job.Violations() == "");
 }
 
-TEST_CASE("two nodes that do not agree are told in which fragment, and the job ends") {
+TEST_CASE("two nodes that do not agree are told in which fragment, and the job ends when they never do") {
   JobOptions options = FourNodes();
   options.nodes = 2;
   SimJob job(10, options);
   job.set_outer(1, {config::OuterOptimizer::kNesterov, 0.5, options.outer.momentum});
   job.Start();
   REQUIRE(job.RunToEnd());
+  CHECK(job.HasEvent("waiting: the members do not agree on the result of round 1: those of node "));
   CHECK(job.verdict() == wire::Verdict::kFailed);
-  CHECK(job.reason().find("the members do not agree on the result of round 1: those of node ") == 0);
+  CHECK(job.reason().find("no round was committed for ") == 0);
+  CHECK(job.reason().find("; last: the members do not agree on the result of round 1: those of node ") != std::string::npos);
   CHECK(job.reason().find(" differ in fragment 1 of 3") != std::string::npos);
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("two nodes that do not agree wait until they do") {
+  JobOptions options = FourNodes();
+  options.nodes = 2;
+  SimJob job(10, options);
+  job.set_outer(1, {config::OuterOptimizer::kNesterov, 0.5, options.outer.momentum});
+  job.Start();
+  job.executor().PostAfter(absl::Seconds(30), [&] {
+    CHECK(job.HasEvent("waiting: the members do not agree on the result of round 1: those of node "));
+    job.Crash(1);
+    job.set_outer(1, options.outer);
+    job.Restart(1);
+  });
+  REQUIRE(job.RunToEnd());
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.reports().size() == 7);
+  CHECK(job.Violations() == "");
+}
+
+TEST_CASE("a state that is damaged in a node's memory is fetched again, and what was trained from it is not used") {
+  const int victim = GENERATE(0, 1);  // the lead, and the other
+  JobOptions options = FourNodes();
+  options.nodes = 2;
+  SimJob job(11, options);
+  job.set_on_report([&](const wire::ReportJob& report) {
+    if (report.round != RoundId{2}) return;
+    float* theta = const_cast<float*>(job.member(victim)->state()->theta.span().data());
+    for (size_t i = 0; i < options.num_params; i += 1000) theta[i] *= 2;
+  });
+  job.Start();
+  REQUIRE(job.RunToEnd());
+  CHECK(job.HasEvent("is damaged in this node's memory"));
+  CHECK(job.HasEvent("the members agree on the result of round 4 now"));
+  CHECK(job.verdict() == wire::Verdict::kSucceeded);
+  CHECK(job.reports().size() == 7);
   CHECK(job.Violations() == "");
 }
 

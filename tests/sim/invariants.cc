@@ -23,6 +23,17 @@ bool SameBits(const checkpoint::OuterState& a, const checkpoint::OuterState& b) 
          tensor::AsBytes(a.momentum.span()) == tensor::AsBytes(b.momentum.span());
 }
 
+// Its own memory: a node's may be damaged.
+checkpoint::OuterStatePtr CopyOf(const checkpoint::OuterState& state) {
+  auto copy = std::make_shared<checkpoint::OuterState>();
+  copy->id = state.id;
+  copy->theta = *tensor::FlatBuffer::Zeros(state.theta.size());
+  copy->momentum = *tensor::FlatBuffer::Zeros(state.momentum.size());
+  std::copy(state.theta.span().begin(), state.theta.span().end(), copy->theta.data());
+  std::copy(state.momentum.span().begin(), state.momentum.span().end(), copy->momentum.data());
+  return copy;
+}
+
 }  // namespace
 
 Invariants::Invariants(SimJob& job) : job_(job), shown_(static_cast<size_t>(job.size())) {}
@@ -73,9 +84,13 @@ void Invariants::Shown(int node, const checkpoint::OuterStatePtr& state, const s
     if (given_up != given_up_.end() && commit->receipt.tag.epoch >= given_up->second) given_up_.erase(given_up);
   }
   if (may_roll_back_ || GivenUp(state->id)) return;
-  const auto [it, fresh] = first_.emplace(round, state);
-  if (!fresh && !SameBits(*it->second, *state)) Violated("result", absl::StrCat(where, " is another result"));
-  if (fresh && round.value > 0) CheckDurable(*commit);
+  const auto first = first_.find(round);
+  if (first != first_.end()) {
+    if (!SameBits(*first->second, *state)) Violated("result", absl::StrCat(where, " is another result"));
+    return;
+  }
+  first_.emplace(round, CopyOf(*state));
+  if (round.value > 0) CheckDurable(*commit);
 }
 
 void Invariants::CheckQuorum(const wire::Commit& commit, const std::string& where) {

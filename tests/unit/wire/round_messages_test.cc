@@ -44,7 +44,7 @@ EpochRecord EpochOf() { return {Epoch{2}, Node("b"), {Node("a"), Node("b")}}; }
 std::vector<RoundRequest> Requests() {
   return {
       Enter{JobId{3}, EpochOf()},
-      SyncState{Tag(), StateOf(17), {Node("a"), Node("b")}, true, CommitOf()},
+      SyncState{Tag(), StateOf(17), {Node("a"), Node("b")}, true, CommitOf(), true},
       RoundPlan{Tag(), HashBytes("start"), ~uint64_t{0}, 50, 100, 1, 2, {4, 5}, absl::Seconds(90)},
       ExchangeStart{
           Tag(), {{Node("a"), 100}, {Node("b"), 0}}, absl::Milliseconds(1), 1, {Node("b")}, {65536, 0}, 0, HashBytes("first"), {7, 0}, {Node("b")}},
