@@ -135,6 +135,7 @@ absl::StatusOr<NodeRecords> OpenStateFolder(FileSystem& files, const std::string
   GDF_RETURN_IF_ERROR(CheckKeyIsThere(files, state_dir, *state));
   GDF_ASSIGN_OR_RETURN(trust::NodeKey key, trust::NodeKey::LoadOrCreate(files, state_dir + "/node.key", rng));
   GDF_RETURN_IF_ERROR(CheckKeyIsKeepers(files, state_dir, *state, key.id()));
+  GDF_RETURN_IF_ERROR(files.SyncFolder(state_dir));
   return NodeRecords{std::move(state), std::move(key)};
 }
 

@@ -57,6 +57,9 @@ class FileSystem {
   virtual absl::Status MakeFolders(const std::string& path, uint32_t mode = 0700) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;             // one file or empty folder
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // The names in `folder` survive a crash as they are now. A process that ended between renaming a file and this has left a
+  // name that can be read and be lost: whoever goes by what it finds calls this first.
+  virtual absl::Status SyncFolder(const std::string& folder) = 0;
 
   // The whole file; kResourceExhausted when larger than `max_bytes`.
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
@@ -75,6 +78,7 @@ class PosixFileSystem final : public FileSystem {
   absl::Status MakeFolders(const std::string& path, uint32_t mode) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status SyncFolder(const std::string& folder) override;
 };
 
 // Everything in memory; folders are implied by file names. `capacity_bytes` makes the disk full. One thread.
@@ -87,6 +91,7 @@ class MemoryFileSystem final : public FileSystem {
   absl::Status MakeFolders(const std::string& path, uint32_t mode) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status SyncFolder(const std::string& folder) override;
   void set_capacity_bytes(uint64_t bytes) { capacity_bytes_ = bytes; }
   uint64_t used_bytes() const;
 

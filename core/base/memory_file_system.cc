@@ -102,6 +102,8 @@ absl::Status MemoryFileSystem::Rename(const std::string& from, const std::string
   return absl::OkStatus();
 }
 
+absl::Status MemoryFileSystem::SyncFolder(const std::string&) { return absl::OkStatus(); }
+
 uint64_t MemoryFileSystem::used_bytes() const {
   uint64_t total = 0;
   for (const auto& [path, data] : files_) total += data->size();

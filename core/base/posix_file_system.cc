@@ -70,14 +70,7 @@ class PosixNewFile final : public NewFile {
   absl::Status Rename() override {
     return rename(temporary_.c_str(), path_.c_str()) == 0 ? absl::OkStatus() : ErrnoToStatus(errno, "rename", path_);
   }
-  absl::Status SyncFolder() override {
-    const int folder = open(Folder(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return ErrnoToStatus(errno, "open the folder of", path_);
-    const int rc = fsync(folder);
-    const int error = errno;
-    close(folder);
-    return rc == 0 ? absl::OkStatus() : ErrnoToStatus(error, "sync the folder of", path_);
-  }
+  absl::Status SyncFolder() override { return PosixFileSystem().SyncFolder(Folder(path_)); }
   void Remove() override { unlink(temporary_.c_str()); }
 
  private:
@@ -87,6 +80,15 @@ class PosixNewFile final : public NewFile {
 };
 
 }  // namespace
+
+absl::Status PosixFileSystem::SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoToStatus(errno, "open folder", folder);
+  const int rc = fsync(fd);
+  const int error = errno;
+  close(fd);
+  return rc == 0 ? absl::OkStatus() : ErrnoToStatus(error, "sync folder", folder);
+}
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForRead(const std::string& path) {
   GDF_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_RDONLY));

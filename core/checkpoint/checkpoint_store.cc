@@ -183,6 +183,7 @@ void CheckpointStore::RemoveLeftovers() {
 
 absl::StatusOr<Loaded> CheckpointStore::Load(std::optional<RoundId> before) {
   GDF_RETURN_IF_ERROR(files_.MakeFolders(options_.folder, 0700));
+  GDF_RETURN_IF_ERROR(files_.SyncFolder(options_.folder));
   Loaded loaded;
   LoadCommitted(Parts::kAll, before, &loaded);
   if (loaded.committed != nullptr) {

@@ -51,7 +51,7 @@ class CheckpointStore {
   // Removes what writes that a crash cut short have left. Before the first write.
   void RemoveLeftovers();
 
-  // Reads what is there. Damaged, truncated or foreign files are named in `damage` and the one before is used.
+  // Reads what is there, which a later crash does not take back. Damaged, truncated or foreign files are named in `damage` and the one before is used.
   // Fails only when the folder cannot be read. `before`: committed states of that round and later ones are not
   // considered, for a caller that refused what was loaded first.
   absl::StatusOr<Loaded> Load(std::optional<RoundId> before = std::nullopt);

@@ -110,7 +110,16 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenNamed(const std::string&
   GDF_RETURN_IF_ERROR(db->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
                                   "PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=16777216;"
                                   "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"));
+  if (!memory) GDF_RETURN_IF_ERROR(db->SyncLog());
   return db;
+}
+
+absl::Status Database::SyncLog() {
+  GDF_RETURN_IF_ERROR(Execute("SELECT count(*) FROM sqlite_schema"));  // opens the log
+  sqlite3_file* log = nullptr;
+  int rc = sqlite3_file_control(db_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (rc == SQLITE_OK && log != nullptr && log->pMethods != nullptr) rc = log->pMethods->xSync(log, SQLITE_SYNC_FULL);
+  return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, "sync");
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {

@@ -126,6 +126,9 @@ class Database {
   friend class RowDigest;
   Database(sqlite3* db, std::string name) : db_(db), name_(std::move(name)) {}
   static absl::StatusOr<std::unique_ptr<Database>> OpenNamed(const std::string& path, bool memory);
+  // A process that ended between writing a transaction and syncing it leaves one that is there until the power is cut. Nobody is
+  // to go by it before it is synced.
+  absl::Status SyncLog();
   absl::Status Error(int code, std::string_view what);
   absl::StatusOr<sqlite3_stmt*> Prepare(std::string_view sql, const std::vector<Value>& values);
   void Return(std::string sql, sqlite3_stmt* statement);

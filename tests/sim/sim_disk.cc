@@ -60,7 +60,7 @@ class SimDisk::Writing final : public NewFile {
   absl::Status Rename() override { return disk_.Rename(temporary_, path_); }
   absl::Status SyncFolder() override {
     GDF_RETURN_IF_ERROR(disk_.Ask("sync folder", path_));
-    std::erase_if(disk_.unsynced_, [&](const auto& name) { return FolderOf(name.first) == FolderOf(path_); });
+    disk_.NamesAreSynced(FolderOf(path_));
     return absl::OkStatus();
   }
   void Remove() override { disk_.Remove(temporary_).IgnoreError(); }
@@ -149,6 +149,16 @@ absl::Status SimDisk::Rename(const std::string& from, const std::string& to) {
   Name(to, std::move(file));
   Name(from, nullptr);
   return absl::OkStatus();
+}
+
+absl::Status SimDisk::SyncFolder(const std::string& folder) {
+  GDF_RETURN_IF_ERROR(Ask("sync folder", folder));
+  NamesAreSynced(folder);
+  return absl::OkStatus();
+}
+
+void SimDisk::NamesAreSynced(const std::string& folder) {
+  std::erase_if(unsynced_, [&](const auto& name) { return FolderOf(name.first) == folder; });
 }
 
 uint64_t SimDisk::used_bytes() const {

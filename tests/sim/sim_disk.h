@@ -44,6 +44,7 @@ class SimDisk final : public FileSystem {
   absl::Status MakeFolders(const std::string& path, uint32_t mode) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status SyncFolder(const std::string& folder) override;
 
  private:
   class Writing;
@@ -57,6 +58,7 @@ class SimDisk final : public FileSystem {
     return before_ ? before_(step, path) : absl::OkStatus();
   }
   void Name(const std::string& path, FilePtr file);  // null: no more
+  void NamesAreSynced(const std::string& folder);
 
   SeededRng rng_;
   Before before_;

@@ -40,6 +40,7 @@ class FaultyFiles final : public FileSystem {
     const absl::Status ask = Ask("remove", path);
     return ask.ok() ? inner_.Remove(path) : ask;
   }
+  absl::Status SyncFolder(const std::string& folder) override { return inner_.SyncFolder(folder); }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     const absl::Status ask = Ask("rename", to);
     return ask.ok() ? inner_.Rename(from, to) : ask;
