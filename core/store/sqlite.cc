@@ -119,7 +119,8 @@ absl::Status Database::SyncLog() {
   sqlite3_file* log = nullptr;
   int rc = sqlite3_file_control(db_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
   if (rc == SQLITE_OK && log != nullptr && log->pMethods != nullptr) rc = log->pMethods->xSync(log, SQLITE_SYNC_FULL);
-  return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, "sync");
+  if (rc == SQLITE_OK) return absl::OkStatus();
+  return absl::Status(CodeOf(rc), absl::StrCat(name_, ": its log cannot be synced: ", sqlite3_errstr(rc), kDamageHint));
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {

@@ -106,6 +106,7 @@ void Coordinators::Restart(int index) {
   if (Up(index)) return;
   node.disk.Revive();
   absl::StatusOr<std::unique_ptr<state::State>> state = state::State::Open(node.path);
+  if (!state.ok() && node.disk.dead()) return;  // it ended while it started, and is started again by whoever ended it
   if (!state.ok()) {
     // A full disk may keep it from starting.
     if (!absl::IsResourceExhausted(state.status())) Violated("kept", absl::StrCat("node ", index, ": ", state.status().ToString()));
@@ -129,7 +130,6 @@ void Coordinators::Crash(int index) {
 }
 
 void Coordinators::CutPower(int index) {
-  if (!Up(index)) return;
   Crash(index);
   nodes_[index]->disk.CutPower();
 }

@@ -36,6 +36,7 @@ class SqliteDisk {
 
   void set_before(Before before) { before_ = std::move(before); }
   void Die() { dead_ = true; }
+  bool dead() const { return dead_; }
   void Revive() { dead_ = false; }
   // Of what was written and not synced, some is there and some is not, and of some the first sectors are. No database on
   // it is open.
